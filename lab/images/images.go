@@ -1,0 +1,28 @@
+// Package images builds and keeps machine images: a recipe in, and out of it a
+// disk, a kernel, an initrd and a repository of packages, addressed by the
+// recipe's digest in the lab's own store.
+package images
+
+import (
+	"errors"
+	"time"
+)
+
+// ErrNotBuilt means that the store has no image for the recipe as it is now.
+var ErrNotBuilt = errors.New("image is not built")
+
+// ErrUnknown means that no recipe has that name.
+var ErrUnknown = errors.New("no such image recipe")
+
+// Image is one built image. Paths are absolute and read-only for users.
+type Image struct {
+	Name       string    `json:"name"`   // recipe: "debian-13"
+	Digest     string    `json:"digest"` // of recipe and build format, 64 hex digits
+	Disk       string    `json:"disk"`   // qcow2, never written again
+	Kernel     string    `json:"kernel"`
+	Initrd     string    `json:"initrd"`
+	Cmdline    string    `json:"cmdline"`    // root= and console= of this image; others are added
+	Repository string    `json:"repository"` // directory: flat apt repository of the recipe's `offer` packages
+	SizeBytes  int64     `json:"size_bytes"`
+	Built      time.Time `json:"built"`
+}

@@ -1,0 +1,76 @@
+// Package scenario is the declaration of a lab: the underlay it wants, the
+// machines in it, and what to place on them.
+//
+// It is pure. Parse reads YAML strictly and reports every problem at once, each
+// with line, column and the nearest name. The JSON schema that `lab schema`
+// prints is derived from these types.
+package scenario
+
+import "net/netip"
+
+// Scenario is one parsed, checked declaration. Slices are in document order.
+type Scenario struct {
+	Name     string // from `name:`; [a-z][a-z0-9-]{0,31}
+	About    string // one line for people
+	Segments []Segment
+	Routers  []Router
+	Machines []Machine
+	Place    []Step
+}
+
+// SegmentKind says what a segment stands for.
+type SegmentKind string
+
+// The kinds of this version; more follow (carrier-grade NAT, closed firewall, no way out).
+const (
+	Public SegmentKind = "public" // the outside: the world's services stand here, and it is the way out
+	Site   SegmentKind = "site"   // a private network; reaches others through a router only
+)
+
+// Segment is one broadcast domain. At least one of IPv4 and IPv6 is valid.
+type Segment struct {
+	Name string
+	Kind SegmentKind
+	IPv4 netip.Prefix // zero: none
+	IPv6 netip.Prefix // zero: none; always a /64
+}
+
+// NAT is how a router translates IPv4 from inside to outside.
+type NAT string
+
+// Kinds of translation.
+const (
+	NATEasy NAT = "easy" // endpoint-independent mapping; the default
+	NATNone NAT = "none" // plain routing
+)
+
+// Router joins a site to another segment. IPv6 is routed, with a stateful
+// firewall that lets only answers in.
+type Router struct {
+	Name    string
+	Inside  string // a segment of kind site
+	Outside string // another segment
+	NAT     NAT
+}
+
+// Machine is one virtual machine.
+type Machine struct {
+	Name        string   // [a-z][a-z0-9-]{0,31}; its host name
+	Image       string   // a recipe's name; default "debian-13"
+	MemoryBytes int64    // default 512 MiB, at least 256 MiB
+	CPUs        int      // default 1
+	Segments    []string // one NIC for each, in order; at least one
+}
+
+// Step is one thing to place once machines are up, in order. Exactly one of
+// Package, File, Run is set.
+type Step struct {
+	On      string // machine
+	Package string // a package of the world's repository, installed with apt
+	File    string // name of a file beside the scenario, copied to To
+	To      string // absolute path on the machine
+	Run     string // a line for /bin/sh
+	Input   string // name of an earlier Save, given to Run on stdin
+	Save    string // keep Run's stdout under this name; never printed
+	Line    int    // line of the step in the document, for messages
+}
