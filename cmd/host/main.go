@@ -23,7 +23,6 @@ func newRoot(s cli.Streams) *cobra.Command {
 		Use:     "mesh-host",
 		Short:   "Apply what the plane declared for this machine, and nothing else",
 		Version: version,
-		Args:    cli.UsageArgs(cobra.NoArgs),
 	}
 	root.AddCommand()
 	return root

@@ -23,7 +23,6 @@ func newRoot(s cli.Streams) *cobra.Command {
 		Use:     "lab",
 		Short:   "Raise, look into and destroy meshes of virtual machines",
 		Version: version,
-		Args:    cli.UsageArgs(cobra.NoArgs),
 	}
 	root.AddCommand()
 	return root

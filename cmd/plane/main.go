@@ -23,7 +23,6 @@ func newRoot(s cli.Streams) *cobra.Command {
 		Use:     "mesh-plane",
 		Short:   "Decide what every node of one mesh holds",
 		Version: version,
-		Args:    cli.UsageArgs(cobra.NoArgs),
 	}
 	root.AddCommand()
 	return root

@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"text/tabwriter"
 
@@ -85,6 +86,9 @@ func Run(root *cobra.Command, s Streams, args []string) int {
 		return WithCode(Usage, fmt.Errorf("%w (see `%s --help`)", err, c.CommandPath()))
 	})
 	err := root.ExecuteContext(ctx)
+	if err != nil && strings.HasPrefix(err.Error(), "unknown command ") {
+		err = WithCode(Usage, err) // cobra has no type for it
+	}
 	if err != nil && err.Error() != "" {
 		fmt.Fprintf(s.Err, "%s: %v\n", root.Name(), err)
 	}
