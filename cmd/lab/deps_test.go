@@ -1,0 +1,40 @@
+package main
+
+import (
+	"testing"
+
+	"mesh/cmd/internal/deptest"
+)
+
+func TestDependencies(t *testing.T) {
+	deptest.Check(t, deptest.List(t, "mesh/lab/...", "mesh/cmd/lab/...", "mesh/scenarios", "mesh/images"), []deptest.Rule{
+		{
+			Of:      []string{"mesh/lab/...", "mesh/cmd/lab", "mesh/scenarios", "mesh/images"},
+			Never:   []string{"mesh/host/...", "mesh/plane/..."},
+			Through: true,
+			Because: "the lab places built packages on machines as an operator would",
+		},
+		{
+			Of:      []string{"mesh/lab/..."},
+			Never:   []string{"mesh/cmd/..."},
+			Because: "streams and exit codes belong to the programs",
+		},
+		{
+			Of:      []string{"mesh/lab/scenario", "mesh/lab/underlay", "mesh/lab/machine"},
+			Never:   []string{"os", "os/exec", "net/http", "database/sql", "github.com/vishvananda/...", "github.com/digitalocean/..."},
+			Because: "what is raised is computed from values alone",
+		},
+		{
+			Of:      []string{"mesh/lab/..."},
+			Except:  []string{"mesh/lab/machine/libvirt", "mesh/lab/verify"},
+			Never:   []string{"github.com/digitalocean/go-libvirt/...", "libvirt.org/go/libvirtxml"},
+			Because: "lab/machine is the port; libvirt stands behind it",
+		},
+		{
+			Of:      []string{"mesh/lab/...", "mesh/cmd/lab"},
+			Except:  []string{"mesh/lab/machine/machinetest"},
+			Never:   []string{"mesh/lab/machine/machinetest", "testing"},
+			Because: "only tests import what exists for tests",
+		},
+	})
+}
