@@ -88,7 +88,7 @@ type FetchRequest struct {
 	Digest string `json:"digest"`
 }
 
-// FetchResponse carries the signed bytes of declaration.Signed.
+// FetchResponse carries what declaration.Sign wrote.
 type FetchResponse struct {
 	Signed []byte `json:"signed"`
 }

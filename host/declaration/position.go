@@ -1,0 +1,150 @@
+package declaration
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// position turns a byte offset into a line and a column, both from 1.
+func position(text []byte, offset int64) (line, column int) {
+	offset = max(0, min(offset, int64(len(text))))
+	before := text[:offset]
+	return bytes.Count(before, []byte("\n")) + 1, len(before) - bytes.LastIndexByte(before, '\n')
+}
+
+// locate says where in the document an error of the JSON library lies.
+func (s *scanner) locate(err error) (line, column int, path string) {
+	var syntactic *jsontext.SyntacticError
+	var semantic *json.SemanticError
+	offset := s.dec.InputOffset()
+	switch {
+	case errors.As(err, &syntactic):
+		offset, path = syntactic.ByteOffset, dotted(syntactic.JSONPointer)
+	case errors.As(err, &semantic):
+		offset, path = semantic.ByteOffset, dotted(semantic.JSONPointer)
+	}
+	for offset < int64(len(s.text)) && strings.IndexByte(" \t\r\n,:", s.text[offset]) >= 0 {
+		offset++
+	}
+	line, column = position(s.text, offset)
+	return line, column, path
+}
+
+// dotted writes a JSON pointer the way problems name members.
+func dotted(p jsontext.Pointer) string {
+	var path string
+	for token := range p.Tokens() {
+		if token != "" && strings.Trim(token, "0123456789") == "" {
+			path += "[" + token + "]"
+		} else {
+			path = join(path, token)
+		}
+	}
+	return path
+}
+
+// describe says in one line what an error of the JSON library means.
+func describe(err error) string {
+	var syntactic *jsontext.SyntacticError
+	var semantic *json.SemanticError
+	switch {
+	case errors.Is(err, jsontext.ErrDuplicateName):
+		return "the member is there twice"
+	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
+		return "the document ends in the middle"
+	case errors.As(err, &syntactic):
+		return "not JSON: " + syntactic.Err.Error()
+	case errors.As(err, &semantic) && semantic.GoType != nil:
+		return fmt.Sprintf("a %s is not a value for this member, wanted %s", kindName(semantic.JSONKind), wanted(semantic.GoType.Kind().String()))
+	}
+	return "not JSON: " + err.Error()
+}
+
+func kindName(k jsontext.Kind) string {
+	switch k {
+	case '{':
+		return "JSON object"
+	case '[':
+		return "JSON array"
+	case '"':
+		return "string"
+	case '0':
+		return "number of this size or form"
+	case 't', 'f':
+		return "boolean"
+	}
+	return "value of this kind"
+}
+
+func wanted(goKind string) string {
+	switch goKind {
+	case "string":
+		return "a string"
+	case "int", "uint64":
+		return "a whole number"
+	case "bool":
+		return "true or false"
+	case "slice":
+		return "a JSON array"
+	}
+	return "a JSON object"
+}
+
+// unknown describes a member nobody knows, with the nearest known name.
+func unknown(name string, fields map[string]field) string {
+	if best := nearest(name, fields); best != "" {
+		return fmt.Sprintf("unknown member %q; did you mean %q?", name, best)
+	}
+	known := make([]string, 0, len(fields))
+	for n := range fields {
+		known = append(known, n)
+	}
+	slices.Sort(known)
+	return fmt.Sprintf("unknown member %q; known are %s", name, strings.Join(known, ", "))
+}
+
+// nearest finds the known name with the least edit distance, if it is near
+// enough to be what was meant.
+func nearest(name string, fields map[string]field) string {
+	best, least := "", 1+max(1, min(len(name), 64)/3)
+	for n := range fields {
+		d := distance(strings.ToLower(name), n)
+		if d < least || d == least && best != "" && n < best {
+			best, least = n, d
+		}
+	}
+	return best
+}
+
+// distance counts the insertions, removals, changes and swaps of neighbours
+// that make b of a. Only the first 64 bytes count.
+func distance(a, b string) int {
+	a, b = a[:min(len(a), 64)], b[:min(len(b), 64)]
+	prev2, prev := make([]int, len(b)+1), make([]int, len(b)+1)
+	for j := range prev {
+		prev[j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		row := make([]int, len(b)+1)
+		row[0] = i
+		for j := 1; j <= len(b); j++ {
+			cost := 1
+			if a[i-1] == b[j-1] {
+				cost = 0
+			}
+			row[j] = min(prev[j]+1, row[j-1]+1, prev[j-1]+cost)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				row[j] = min(row[j], prev2[j-2]+1)
+			}
+		}
+		prev2, prev = prev, row
+	}
+	return prev[len(b)]
+}
