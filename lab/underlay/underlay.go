@@ -38,6 +38,7 @@ type Router struct {
 	Outside   RouterPort `json:"outside"`
 	Default4  netip.Addr `json:"default4,omitzero"` // next hop outside
 	Default6  netip.Addr `json:"default6,omitzero"`
+	NAT       string     `json:"nat"`     // scenario.NAT; under "none" the outside routes the inside's IPv4 to the router
 	Ruleset   string     `json:"ruleset"` // nftables text, loaded whole with nft -f in the namespace
 }
 
