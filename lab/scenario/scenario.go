@@ -3,19 +3,28 @@
 //
 // It is pure. Parse reads YAML strictly and reports every problem at once, each
 // with line, column and the nearest name. The JSON schema that `lab schema`
-// prints is derived from these types.
+// prints is derived from the types that Parse fills.
+//
+// Anything of lab and cmd/lab may import it.
 package scenario
 
 import "net/netip"
 
 // Scenario is one parsed, checked declaration. Slices are in document order.
 type Scenario struct {
-	Name     string // from `name:`; [a-z][a-z0-9-]{0,31}
+	File     string // the document's name as given to Parse, for messages
+	Name     string // from `name:`; see CheckName
 	About    string // one line for people
 	Segments []Segment
 	Routers  []Router
 	Machines []Machine
 	Place    []Step
+}
+
+// Position is a place in the document; both numbers count from 1, columns in
+// characters.
+type Position struct {
+	Line, Column int
 }
 
 // SegmentKind says what a segment stands for.
@@ -27,11 +36,12 @@ const (
 	Site   SegmentKind = "site"   // a private network; reaches others through a router only
 )
 
-// Segment is one broadcast domain. At least one of IPv4 and IPv6 is valid.
+// Segment is one broadcast domain. At least one of IPv4 and IPv6 is valid; both
+// are masked, and no two segments' ranges overlap.
 type Segment struct {
 	Name string
 	Kind SegmentKind
-	IPv4 netip.Prefix // zero: none
+	IPv4 netip.Prefix // zero: none; /8 to /29, with room for everything that stands in it
 	IPv6 netip.Prefix // zero: none; always a /64
 }
 
@@ -45,32 +55,35 @@ const (
 )
 
 // Router joins a site to another segment. IPv6 is routed, with a stateful
-// firewall that lets only answers in.
+// firewall that lets only answers in. A site has at most one router that it is
+// the inside of, and following routers outwards never leads back.
 type Router struct {
 	Name    string
 	Inside  string // a segment of kind site
-	Outside string // another segment
+	Outside string // another segment, with an address family in common
 	NAT     NAT
 }
 
 // Machine is one virtual machine.
 type Machine struct {
-	Name        string   // [a-z][a-z0-9-]{0,31}; its host name
-	Image       string   // a recipe's name; default "debian-13"
+	Name        string   // see CheckName; its host name
+	Image       string   // a recipe's name; default "debian-13"; see CheckImages
+	ImageAt     Position // where it is said, or the machine itself where it is not
 	MemoryBytes int64    // default 512 MiB, at least 256 MiB
 	CPUs        int      // default 1
-	Segments    []string // one NIC for each, in order; at least one
+	Segments    []string // one NIC for each, in order; at least one, none twice
 }
 
 // Step is one thing to place once machines are up, in order. Exactly one of
 // Package, File, Run is set.
 type Step struct {
-	On      string // machine
-	Package string // a package of the world's repository, installed with apt
-	File    string // name of a file beside the scenario, copied to To
-	To      string // absolute path on the machine
-	Run     string // a line for /bin/sh
-	Input   string // name of an earlier Save, given to Run on stdin
-	Save    string // keep Run's stdout under this name; never printed
-	Line    int    // line of the step in the document, for messages
+	On      string   // machine
+	Package string   // a package of the world's repository, installed with apt
+	File    string   // slash-separated path below the scenario's directory, copied to To; see CheckFiles
+	FileAt  Position // where File is said
+	To      string   // absolute path on the machine
+	Run     string   // a line for /bin/sh
+	Input   string   // name of an earlier Save, given to Run on stdin
+	Save    string   // keep Run's stdout under this name; never printed
+	Line    int      // line of the step in the document, for messages
 }
