@@ -82,8 +82,9 @@ var (
 	idForm      = regexp.MustCompile(`^[a-z0-9-]+(/[a-z0-9-]+)*$`)
 	accountForm = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.-]{0,31}$`)
 	modeForm    = regexp.MustCompile(`^[0-7]{4}$`)
-	// https://www.debian.org/doc/debian-policy/ch-controlfields.html#source
-	packageForm = regexp.MustCompile(`^[a-z0-9][a-z0-9+.-]+$`)
+	// https://www.debian.org/doc/debian-policy/ch-controlfields.html#source,
+	// but for a "-" at the end, by which apt-get means removal.
+	packageForm = regexp.MustCompile(`^[a-z0-9][a-z0-9+.-]*[a-z0-9+.]$`)
 	// https://www.debian.org/doc/debian-policy/ch-controlfields.html#version
 	versionForm = regexp.MustCompile(`^[0-9][A-Za-z0-9.+~:-]*$`)
 	// systemd.unit(5); a template without an instance is not a unit that runs.

@@ -38,6 +38,9 @@ type DocumentError struct {
 	Problems []Problem // at least one, in the order of the document
 }
 
+// maxShown bounds the text of a refusal, not the list.
+const maxShown = 40
+
 // Error is a single line for one problem, else a heading and one line each.
 func (e *DocumentError) Error() string {
 	if len(e.Problems) == 1 {
@@ -45,7 +48,11 @@ func (e *DocumentError) Error() string {
 	}
 	var s strings.Builder
 	fmt.Fprintf(&s, "%s refused, %d problems:", e.What, len(e.Problems))
-	for _, p := range e.Problems {
+	for i, p := range e.Problems {
+		if i == maxShown {
+			fmt.Fprintf(&s, "\n  and %d more", len(e.Problems)-i)
+			break
+		}
 		s.WriteString("\n  " + p.String())
 	}
 	return s.String()

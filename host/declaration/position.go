@@ -25,13 +25,12 @@ func (s *scanner) locate(err error) (line, column int, path string) {
 	var semantic *json.SemanticError
 	offset := s.dec.InputOffset()
 	switch {
+	case errors.Is(err, jsontext.ErrDuplicateName) && errors.As(err, &syntactic):
+		offset, path = s.skip(syntactic.ByteOffset), dotted(syntactic.JSONPointer)
 	case errors.As(err, &syntactic):
 		offset, path = syntactic.ByteOffset, dotted(syntactic.JSONPointer)
 	case errors.As(err, &semantic):
-		offset, path = semantic.ByteOffset, dotted(semantic.JSONPointer)
-	}
-	for offset < int64(len(s.text)) && strings.IndexByte(" \t\r\n,:", s.text[offset]) >= 0 {
-		offset++
+		offset, path = s.skip(semantic.ByteOffset), dotted(semantic.JSONPointer)
 	}
 	line, column = position(s.text, offset)
 	return line, column, path

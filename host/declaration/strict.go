@@ -25,7 +25,7 @@ func decodeStrict(what string, b []byte, out any) error {
 	}
 	s := newScanner(b)
 	err := s.document(reflect.TypeOf(out).Elem())
-	if err != nil {
+	if err != nil && err != errEnough {
 		s.problem(s.dec.InputOffset(), "", describe(err))
 		last := &s.problems[len(s.problems)-1]
 		last.Line, last.Column, last.Path = s.locate(err)
@@ -58,6 +58,9 @@ func checkFormat(what string, b []byte) error {
 	}
 	return nil
 }
+
+// errEnough ends a scan whose last problem makes going on pointless.
+var errEnough = errors.New("enough")
 
 // scanner walks the tokens of a document beside the Go type they are for.
 type scanner struct {
@@ -119,7 +122,7 @@ func (s *scanner) array(t reflect.Type, path string) error {
 	for i := 0; s.dec.PeekKind() != ']'; i++ {
 		if i == MaxResources {
 			s.problem(s.begin(), path, fmt.Sprintf("more than %d entries", MaxResources))
-			return nil
+			return errEnough
 		}
 		if err := s.value(t, fmt.Sprintf("%s[%d]", path, i)); err != nil {
 			return err
@@ -164,10 +167,11 @@ func (s *scanner) object(t reflect.Type, path string, begin int64) error {
 	return err
 }
 
-// begin is the offset of the next token, past the white space and punctuation
-// before it.
-func (s *scanner) begin() int64 {
-	at := s.dec.InputOffset()
+// begin is the offset of the next token.
+func (s *scanner) begin() int64 { return s.skip(s.dec.InputOffset()) }
+
+// skip moves past the white space and punctuation before a token.
+func (s *scanner) skip(at int64) int64 {
 	for at < int64(len(s.text)) && strings.IndexByte(" \t\r\n,:", s.text[at]) >= 0 {
 		at++
 	}

@@ -21,16 +21,20 @@ const (
 	declarationSecret = "declkey-secret:"
 )
 
-// private is an Ed25519 private key behind a pointer, for the reason Secret
-// gives. The zero value is no key.
-type private struct{ seed *[ed25519.SeedSize]byte }
+// private is an Ed25519 private key in a closure, for the reason Secret gives.
+// The zero value is no key.
+type private struct{ reveal func() [ed25519.SeedSize]byte }
+
+func privateOf(seed [ed25519.SeedSize]byte) private {
+	return private{func() [ed25519.SeedSize]byte { return seed }}
+}
 
 func newPrivate(random io.Reader) (private, error) {
-	seed := new([ed25519.SeedSize]byte)
+	var seed [ed25519.SeedSize]byte
 	if _, err := io.ReadFull(random, seed[:]); err != nil {
 		return private{}, fmt.Errorf("make key: %v", err)
 	}
-	return private{seed}, nil
+	return privateOf(seed), nil
 }
 
 func parsePrivate(prefix, text string) (private, error) {
@@ -38,10 +42,18 @@ func parsePrivate(prefix, text string) (private, error) {
 	if err != nil {
 		return private{}, err
 	}
-	return private{&b}, nil
+	return privateOf(b), nil
 }
 
-func (p private) key() ed25519.PrivateKey { return ed25519.NewKeyFromSeed(p.seed[:]) }
+func (p private) key() ed25519.PrivateKey {
+	seed := p.reveal()
+	return ed25519.NewKeyFromSeed(seed[:])
+}
+
+func (p private) secretText(prefix string) string {
+	seed := p.reveal()
+	return prefix + hex.EncodeToString(seed[:])
+}
 
 func (p private) public() (k [ed25519.PublicKeySize]byte) {
 	copy(k[:], p.key().Public().(ed25519.PublicKey))
@@ -78,7 +90,7 @@ func ParseNodeKey(text string) (NodeKey, error) {
 }
 
 // SecretText is the private key itself, for the file that keeps it.
-func (k NodeKey) SecretText() string { return nodeSecret + hex.EncodeToString(k.seed[:]) }
+func (k NodeKey) SecretText() string { return k.secretText(nodeSecret) }
 
 // Public is the key the plane knows the node by.
 func (k NodeKey) Public() NodePublicKey { return NodePublicKey{k.public()} }
@@ -105,7 +117,7 @@ func ParseLinkKey(text string) (LinkKey, error) {
 }
 
 // SecretText is the private key itself, for the file that keeps it.
-func (k LinkKey) SecretText() string { return linkSecret + hex.EncodeToString(k.seed[:]) }
+func (k LinkKey) SecretText() string { return k.secretText(linkSecret) }
 
 // Certificate is the certificate of the plane's end of the link, made like a
 // node's.
@@ -137,7 +149,7 @@ func ParseDeclarationKey(text string) (DeclarationKey, error) {
 }
 
 // SecretText is the private key itself, for the file that keeps it.
-func (k DeclarationKey) SecretText() string { return declarationSecret + hex.EncodeToString(k.seed[:]) }
+func (k DeclarationKey) SecretText() string { return k.secretText(declarationSecret) }
 
 // Public is the key hosts pin at enrolment.
 func (k DeclarationKey) Public() DeclarationPublicKey { return DeclarationPublicKey{k.public()} }
@@ -153,7 +165,7 @@ func (k DeclarationKey) Sign(message []byte, context string) []byte {
 }
 
 // IsZero tells whether there is no key.
-func (p private) IsZero() bool { return p.seed == nil }
+func (p private) IsZero() bool { return p.reveal == nil }
 
 // String does not show the key; nor do GoString, Format, LogValue and
 // MarshalText.

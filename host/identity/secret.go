@@ -11,33 +11,35 @@ import (
 // SecretSize is the length of a token's secret in bytes.
 const SecretSize = 16
 
-// Secret is what a token proves by. It lives behind a pointer, so that printing
-// a value that holds one, even in an unexported field, shows an address at most.
-// The zero value holds no secret.
-type Secret struct{ bytes *[SecretSize]byte }
+// Secret is what a token proves by. It lives in a closure, so that printing a
+// value that holds one in an unexported field, where package fmt calls no
+// methods, shows an address at most. The zero value holds no secret.
+type Secret struct{ reveal func() [SecretSize]byte }
 
 // NewSecret reads a secret from random.
 func NewSecret(random io.Reader) (Secret, error) {
-	b := new([SecretSize]byte)
+	var b [SecretSize]byte
 	if _, err := io.ReadFull(random, b[:]); err != nil {
 		return Secret{}, fmt.Errorf("make secret: %v", err)
 	}
-	return Secret{b}, nil
+	return SecretOf(b), nil
 }
 
 // SecretOf copies b into a Secret.
-func SecretOf(b [SecretSize]byte) Secret { return Secret{&b} }
+func SecretOf(b [SecretSize]byte) Secret {
+	return Secret{func() [SecretSize]byte { return b }}
+}
 
 // SecretBytes is the secret itself; all zero for the zero value.
 func (s Secret) SecretBytes() [SecretSize]byte {
-	if s.bytes == nil {
+	if s.IsZero() {
 		return [SecretSize]byte{}
 	}
-	return *s.bytes
+	return s.reveal()
 }
 
 // IsZero tells whether s holds no secret.
-func (s Secret) IsZero() bool { return s.bytes == nil }
+func (s Secret) IsZero() bool { return s.reveal == nil }
 
 // Equal compares in constant time.
 func (s Secret) Equal(other Secret) bool {
