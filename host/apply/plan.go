@@ -1,0 +1,4 @@
+package apply
+
+// Plan is what a pass would do, in order.
+type Plan struct{}
