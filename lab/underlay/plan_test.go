@@ -1,0 +1,211 @@
+package underlay_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"mesh/lab/scenario"
+	"mesh/lab/underlay"
+	"mesh/scenarios"
+)
+
+var update = flag.Bool("update", false, "write the goldens anew")
+
+const run = "0123abcd"
+
+// TestShipped compares the underlay of each shipped scenario with its golden.
+func TestShipped(t *testing.T) {
+	for _, name := range scenarios.Names() {
+		t.Run(name, func(t *testing.T) {
+			u := plan(t, shipped(t, name), run)
+			var document bytes.Buffer
+			encoder := json.NewEncoder(&document)
+			encoder.SetEscapeHTML(false)
+			encoder.SetIndent("", "  ")
+			if err := encoder.Encode(u); err != nil {
+				t.Fatal(err)
+			}
+			golden(t, name+".json", document.String())
+
+			var back underlay.Underlay
+			if err := json.Unmarshal(document.Bytes(), &back); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(*u, back, compareNetip); diff != "" {
+				t.Errorf("the document does not hold the underlay (-plan +document):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestRuleset compares the filter of each kind of router with its golden, and
+// has nft read it.
+func TestRuleset(t *testing.T) {
+	for _, nat := range []scenario.NAT{scenario.NATEasy, scenario.NATNone} {
+		t.Run(string(nat), func(t *testing.T) {
+			s := shipped(t, "first-node")
+			s.Routers[0].NAT = nat
+			text := plan(t, s, run).Routers[0].Ruleset
+			golden(t, "ruleset-"+string(nat)+".nft", text)
+			check(t, text)
+		})
+	}
+}
+
+// check has the real parser read a ruleset, in a network namespace that ends with it.
+func check(t *testing.T, ruleset string) {
+	t.Helper()
+	if os.Getuid() != 0 {
+		t.Skip("nft needs root to check a ruleset")
+	}
+	for _, program := range []string{"nft", "unshare"} {
+		if _, err := exec.LookPath(program); err != nil {
+			t.Skipf("%s is not installed: the ruleset is compared, and not read by the real parser", program)
+		}
+	}
+	cmd := exec.Command("unshare", "--net", "nft", "--check", "--file", "-")
+	cmd.Stdin = strings.NewReader(ruleset)
+	if said, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("nft refuses the ruleset: %v\n%s", err, said)
+	}
+}
+
+// TestPlacesOfFirstNode says in words what the golden says in full.
+func TestPlacesOfFirstNode(t *testing.T) {
+	u := plan(t, shipped(t, "first-node"), run)
+	one, two := u.Machines[0].NICs[0], u.Machines[1].NICs[0]
+	for _, c := range []struct{ what, want, got string }{
+		{"machine one", "203.0.113.10/24", one.IPv4.String()},
+		{"machine two", "192.168.1.10/24", two.IPv4.String()},
+		{"services", "203.0.113.2", u.Services.DNS[0].String()},
+		{"services", "2001:db8:113::2", u.Services.DNS[1].String()},
+		{"router outside", "203.0.113.3/24", u.Routers[0].Outside.Addrs[0].String()},
+		{"router inside", "192.168.1.1/24", u.Routers[0].Inside.Addrs[0].String()},
+		{"router's way out", "203.0.113.1", u.Routers[0].Default4.String()},
+		{"router's way out", "2001:db8:113::1", u.Routers[0].Default6.String()},
+		{"home's gateway", "192.168.1.1", u.Segments[1].Gateway4.String()},
+		{"home's gateway", "2001:db8:114::1", u.Segments[1].Gateway6.String()},
+	} {
+		if c.got != c.want {
+			t.Errorf("%s: got %s, want %s", c.what, c.got, c.want)
+		}
+	}
+	for _, record := range u.Records {
+		for _, a := range record.Addrs {
+			if u.Segments[1].IPv4.Contains(a) || u.Segments[1].IPv6.Contains(a) {
+				t.Errorf("record %s names %s of the inside", record.Name, a)
+			}
+		}
+	}
+}
+
+// TestIsolatedSite has no way out: no gateway is announced there.
+func TestIsolatedSite(t *testing.T) {
+	u := plan(t, parse(t, `
+name: isolated
+segments:
+  public: {kind: public, ipv6: 2001:db8:1::/64}
+  island: {kind: site, ipv4: 10.1.0.0/24, ipv6: 2001:db8:2::/64}
+machines:
+  one: {segments: [island, public]}
+`), run)
+	if got := u.Segments[1]; got.Gateway4.IsValid() || got.Gateway6.IsValid() {
+		t.Errorf("the island has gateways %v, %v", got.Gateway4, got.Gateway6)
+	}
+	if got := u.Segments[0]; got.Gateway4.IsValid() || !got.Gateway6.IsValid() {
+		t.Errorf("the outside has gateways %v, %v; want IPv6 alone", got.Gateway4, got.Gateway6)
+	}
+	if nic := u.Machines[0].NICs[1]; nic.IPv4.IsValid() {
+		t.Errorf("a card has %v where there is no IPv4", nic.IPv4)
+	}
+}
+
+// TestSmallRange gives machines what comes next where there is no room for a gap.
+func TestSmallRange(t *testing.T) {
+	u := plan(t, parse(t, `
+name: small
+segments:
+  public: {kind: public, ipv4: 203.0.113.8/29}
+  home: {kind: site, ipv4: 10.1.0.0/24}
+routers:
+  gateway: {inside: home, outside: public}
+machines:
+  one: {segments: [public]}
+  two: {segments: [public]}
+  three: {segments: [public]}
+`), run)
+	var got []string
+	for _, m := range u.Machines {
+		got = append(got, m.NICs[0].IPv4.String())
+	}
+	if diff := cmp.Diff([]string{"203.0.113.12/29", "203.0.113.13/29", "203.0.113.14/29"}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestRunID(t *testing.T) {
+	for _, bad := range []string{"", "0123abc", "0123ABCD", "0123abcde", "../../ab"} {
+		if u, err := underlay.Plan(shipped(t, "single"), bad); err == nil {
+			t.Errorf("run %q was accepted: %v", bad, u.Namespace)
+		}
+	}
+}
+
+var compareNetip = cmp.Options{
+	cmp.Comparer(func(a, b netip.Prefix) bool { return a == b }),
+	cmp.Comparer(func(a, b netip.Addr) bool { return a == b }),
+}
+
+func plan(t testing.TB, s *scenario.Scenario, run string) *underlay.Underlay {
+	t.Helper()
+	u, err := underlay.Plan(s, run)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u
+}
+
+func shipped(t testing.TB, name string) *scenario.Scenario {
+	t.Helper()
+	document, err := scenarios.Files.ReadFile(name + ".yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return parse(t, string(document))
+}
+
+func parse(t testing.TB, document string) *scenario.Scenario {
+	t.Helper()
+	s, err := scenario.Parse("test.yaml", strings.NewReader(document))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// golden compares got with a file, or writes it with -update.
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	file := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s differs (-want +got); run with -update if it should:\n%s", file, diff)
+	}
+}
