@@ -24,6 +24,8 @@ func newRoot(s cli.Streams) *cobra.Command {
 		Short:   "Raise, look into and destroy meshes of virtual machines",
 		Version: version,
 	}
-	root.AddCommand()
+	root.AddCommand(
+		newWorld(),
+	)
 	return root
 }

@@ -1,0 +1,85 @@
+package acme
+
+import (
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"net"
+	"net/netip"
+	"time"
+)
+
+// Names of the two roots, as their certificates and their comments in PEM say.
+const (
+	transportRoot = "Lab world, root of its own servers"
+	issuingRoot   = "Lab world, root of the public issuer"
+)
+
+// lifetime is how long the servers' root and certificate last; a snapshot of a
+// scenario may be restored long after.
+const lifetime = 10 * 365 * 24 * time.Hour
+
+// newTransport makes a root of its own and a certificate under it for a server
+// with that name and those addresses. The root's key is thrown away.
+func newTransport(name string, addrs []netip.Addr, now time.Time) (root *x509.Certificate, leaf tls.Certificate, err error) {
+	rootKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, leaf, fmt.Errorf("make a root key: %v", err)
+	}
+	leafKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, leaf, fmt.Errorf("make a server key: %v", err)
+	}
+	rootForm := &x509.Certificate{
+		Subject:               pkix.Name{CommonName: transportRoot},
+		NotBefore:             now.Add(-time.Hour), // for machines whose clock is a little late
+		NotAfter:              now.Add(lifetime),
+		KeyUsage:              x509.KeyUsageCertSign,
+		BasicConstraintsValid: true, IsCA: true, MaxPathLenZero: true,
+	}
+	rootDER, err := x509.CreateCertificate(rand.Reader, rootForm, rootForm, rootKey.Public(), rootKey)
+	if err == nil {
+		root, err = x509.ParseCertificate(rootDER)
+	}
+	if err != nil {
+		return nil, leaf, fmt.Errorf("make a root certificate: %v", err)
+	}
+	leafForm := &x509.Certificate{
+		Subject:     pkix.Name{CommonName: name},
+		DNSNames:    []string{name},
+		NotBefore:   rootForm.NotBefore,
+		NotAfter:    rootForm.NotAfter,
+		KeyUsage:    x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}
+	for _, a := range addrs {
+		leafForm.IPAddresses = append(leafForm.IPAddresses, net.IP(a.AsSlice()))
+	}
+	der, err := x509.CreateCertificate(rand.Reader, leafForm, root, leafKey.Public(), rootKey)
+	if err != nil {
+		return nil, leaf, fmt.Errorf("make a server certificate: %v", err)
+	}
+	return root, tls.Certificate{Certificate: [][]byte{der}, PrivateKey: leafKey}, nil
+}
+
+// bundle writes certificates in PEM, each under a line that says what it is:
+// text between the blocks is allowed (RFC 7468, section 2).
+func bundle(roots ...namedRoot) []byte {
+	var b bytes.Buffer
+	for _, r := range roots {
+		fmt.Fprintf(&b, "# %s\n", r.name)
+		b.Write(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: r.der}))
+	}
+	return b.Bytes()
+}
+
+type namedRoot struct {
+	name string
+	der  []byte
+}
