@@ -1,0 +1,284 @@
+package lifecycle
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"mesh/lab/images"
+	"mesh/lab/machine"
+	"mesh/lab/scenario"
+	"mesh/lab/underlay"
+	"mesh/lab/world"
+)
+
+// Plan is everything that one raise does, in order. It holds no secret and no
+// clock; two plans from equal arguments are equal.
+type Plan struct {
+	Name        string       `json:"name"`     // raised as
+	Scenario    string       `json:"scenario"` // the document's own name
+	Source      string       `json:"source"`   // where the document came from, as the operator said it
+	Document    string       `json:"document"` // the document's name in messages
+	Run         string       `json:"run"`
+	Accelerator string       `json:"accelerator"` // Auto, "kvm" or "tcg"
+	MemoryBytes int64        `json:"memory_bytes"`
+	DiskBytes   int64        `json:"disk_bytes"`
+	Directory   string       `json:"directory"`          // disks, logs, the run record
+	Runtime     string       `json:"runtime"`            // sockets
+	Packages    string       `json:"packages,omitempty"` // directory of .debs offered as repository "mesh"
+	World       world.Config `json:"world"`
+	Machines    []Machine    `json:"machines"`
+	Steps       []Step       `json:"steps"`
+	Objects     []Object     `json:"objects"` // what the lab machine will hold and lose again
+}
+
+// Auto lets the raise find out which accelerator works.
+const Auto = "auto"
+
+// Machine is one machine of a plan. Its Spec's accelerator is chosen by the raise.
+type Machine struct {
+	Name      string       `json:"name"`
+	Image     string       `json:"image"`
+	Base      string       `json:"base"` // the image's disk
+	MachineID string       `json:"machine_id"`
+	Spec      machine.Spec `json:"spec"`
+}
+
+// Kind is what a step does.
+type Kind string
+
+// The kinds of steps.
+const (
+	StepDaemon     Kind = "daemon"     // a hypervisor's daemon answers, and the accelerator is known
+	StepRepository Kind = "repository" // .debs become a repository
+	StepDisk       Kind = "disk"       // a machine's disk
+	StepWorld      Kind = "world"      // the outside
+	StepMachine    Kind = "machine"    // a machine stands, paused, with its NICs joined
+	StepBoot       Kind = "boot"       // it runs, answers, and is who and where it is declared to be
+	StepTrust      Kind = "trust"      // it trusts the world's issuer and knows its repositories
+	StepPlace      Kind = "place"      // something is placed on it
+)
+
+// Step is one step of a plan.
+type Step struct {
+	ID      string     `json:"id"` // "boot:one"
+	Kind    Kind       `json:"kind"`
+	Machine string     `json:"machine,omitempty"`
+	About   string     `json:"about"` // for people
+	Place   *Placement `json:"place,omitempty"`
+}
+
+// Placement is scenario.Step as written in records and plans.
+type Placement struct {
+	Package string `json:"package,omitempty"`
+	File    string `json:"file,omitempty"`
+	To      string `json:"to,omitempty"`
+	Run     string `json:"run,omitempty"`
+	Input   string `json:"input,omitempty"`
+	Save    string `json:"save,omitempty"`
+	Line    int    `json:"line"`
+}
+
+// Object is something on the lab machine.
+type Object struct {
+	Kind string `json:"kind"` // domain, namespace, link, directory
+	Name string `json:"name"`
+}
+
+// Options are what an operator chooses and what the store knows.
+type Options struct {
+	Name        string // zero: the scenario's own
+	Source      string
+	Run         string                  // 8 hex digits, fresh for each raise
+	Accelerator string                  // zero: Auto; "kvm" refuses to raise where KVM does not work
+	Images      map[string]images.Image // by recipe name; must hold each that the scenario uses
+	Directory   string                  // absolute
+	Runtime     string                  // absolute and short
+	Packages    string                  // zero: no repository "mesh"
+	NoPlace     bool                    // leave out the scenario's placement
+}
+
+// What a machine costs the lab machine beside its memory: QEMU itself with its
+// translation cache, and room for what it writes.
+const (
+	memoryOverhead = 192 << 20
+	diskRoom       = 1 << 30
+)
+
+// maxSocket is what sockaddr_un holds, less the final NUL: unix(7).
+const maxSocket = 107
+
+// CheckName tells why a scenario cannot be raised under a name. Names have no
+// dot, so that the dot in a domain's name keeps scenario and machine apart.
+func CheckName(name string) error {
+	if err := scenario.CheckName(name); err != nil {
+		return &Error{What: "no scenario can have that name", Why: err.Error(), Code: codeUsage}
+	}
+	return nil
+}
+
+// NewPlan says what raising s does. u must be the underlay of s for o.Run. All
+// problems are reported at once, as one error with exit code 2.
+func NewPlan(s *scenario.Scenario, u underlay.Underlay, o Options) (Plan, error) {
+	p := Plan{
+		Name: o.Name, Scenario: s.Name, Source: o.Source, Document: s.File, Run: o.Run, Accelerator: o.Accelerator,
+		Directory: o.Directory, Runtime: o.Runtime, Packages: o.Packages,
+	}
+	if p.Name == "" {
+		p.Name = s.Name
+	}
+	if p.Accelerator == "" {
+		p.Accelerator = Auto
+	}
+	repositories := map[string]string{}
+	if o.Packages != "" {
+		repositories["mesh"] = filepath.Join(o.Directory, "repository")
+	}
+	for i, m := range s.Machines {
+		image := o.Images[m.Image]
+		repositories[m.Image] = image.Repository
+		p.Machines = append(p.Machines, newMachine(p, m, u.Machines[i], image))
+		p.MemoryBytes += m.MemoryBytes + memoryOverhead
+		p.DiskBytes += diskRoom
+	}
+	p.World = world.Config{
+		Underlay: u, Repositories: repositories,
+		Control: filepath.Join(o.Runtime, "world.sock"),
+		Log:     filepath.Join(o.Directory, "world.log"),
+	}
+	p.Steps = steps(p, s, o.NoPlace)
+	p.Objects = objects(p)
+	return p, p.check()
+}
+
+func newMachine(p Plan, m scenario.Machine, at underlay.Machine, image images.Image) Machine {
+	id := identity(p.Run, "machine-id", m.Name)
+	spec := machine.Spec{
+		Name: DomainName(p.Name, m.Name), UUID: uuid(p.Run, m.Name), Run: p.Run,
+		MemoryBytes: m.MemoryBytes, CPUs: m.CPUs,
+		Disk:   filepath.Join(p.Directory, m.Name+".qcow2"),
+		Kernel: image.Kernel, Initrd: image.Initrd,
+		Cmdline: strings.TrimSpace(image.Cmdline +
+			" systemd.machine_id=" + id + " systemd.hostname=" + m.Name),
+		ConsoleLog:  filepath.Join(p.Directory, m.Name+".console"),
+		ConsoleSock: filepath.Join(p.Runtime, m.Name+".sock"),
+	}
+	for _, nic := range at.NICs {
+		spec.NICs = append(spec.NICs, machine.NIC{MAC: nic.MAC, Tap: nic.Tap})
+	}
+	return Machine{Name: m.Name, Image: m.Image, Base: image.Disk, MachineID: id, Spec: spec}
+}
+
+// DomainName is what the hypervisor knows a machine by.
+func DomainName(scenario, machine string) string { return "mesh-" + scenario + "." + machine }
+
+func steps(p Plan, s *scenario.Scenario, noPlace bool) []Step {
+	all := []Step{{ID: "daemon", Kind: StepDaemon, About: "hypervisor and accelerator"}}
+	if p.Packages != "" {
+		all = append(all, Step{ID: "repository", Kind: StepRepository, About: "package repository of " + p.Packages})
+	}
+	each := func(kind Kind, about string) {
+		for _, m := range p.Machines {
+			all = append(all, Step{
+				ID: string(kind) + ":" + m.Name, Kind: kind, Machine: m.Name,
+				About: fmt.Sprintf(about, m.Name),
+			})
+		}
+	}
+	each(StepDisk, "disk of %s")
+	all = append(all, Step{ID: "world", Kind: StepWorld, About: "the world: segments, routers, services"})
+	each(StepMachine, "%s stands, paused")
+	each(StepBoot, "%s boots and answers")
+	each(StepTrust, "%s trusts the world")
+	if noPlace {
+		return all
+	}
+	for i, step := range s.Place {
+		all = append(all, Step{
+			ID: fmt.Sprintf("place:%d", i+1), Kind: StepPlace, Machine: step.On, About: placing(step),
+			Place: &Placement{
+				Package: step.Package, File: step.File, To: step.To, Run: step.Run,
+				Input: step.Input, Save: step.Save, Line: step.Line,
+			},
+		})
+	}
+	return all
+}
+
+// placing describes a placement in one line.
+func placing(s scenario.Step) string {
+	switch {
+	case s.Package != "":
+		return "package " + s.Package + " on " + s.On
+	case s.File != "":
+		return "file " + s.To + " on " + s.On
+	}
+	line, more, _ := strings.Cut(strings.TrimSpace(s.Run), "\n")
+	if more != "" || len(line) > 70 {
+		line = string([]rune(line)[:min(len([]rune(line)), 70)]) + "…"
+	}
+	return "on " + s.On + ": " + line
+}
+
+func objects(p Plan) []Object {
+	all := []Object{{"directory", p.Directory}, {"directory", p.Runtime}, {"namespace", p.World.Underlay.Namespace}}
+	for _, r := range p.World.Underlay.Routers {
+		all = append(all, Object{"namespace", r.Namespace})
+	}
+	for _, m := range p.Machines {
+		all = append(all, Object{"domain", m.Spec.Name})
+		for _, nic := range m.Spec.NICs {
+			all = append(all, Object{"link", nic.Tap})
+		}
+	}
+	return all
+}
+
+// check finds what no raise could overcome.
+func (p Plan) check() error {
+	problems := []error{CheckName(p.Name)}
+	for _, path := range append([]string{p.World.Control}, sockets(p)...) {
+		if len(path) > maxSocket {
+			problems = append(problems, &Error{
+				What: "the runtime directory's path is too long", Where: path,
+				Why:  fmt.Sprintf("a UNIX socket's path has at most %d bytes, this one has %d", maxSocket, len(path)),
+				Next: "choose a shorter one with --runtime",
+				Code: codeUsage,
+			})
+			break
+		}
+	}
+	switch p.Accelerator {
+	case Auto, string(machine.KVM), string(machine.TCG):
+	default:
+		problems = append(problems, &Error{
+			What: fmt.Sprintf("%q is no accelerator", p.Accelerator), Next: "choose auto, kvm or tcg", Code: codeUsage,
+		})
+	}
+	return errors.Join(problems...)
+}
+
+func sockets(p Plan) (paths []string) {
+	for _, m := range p.Machines {
+		paths = append(paths, m.Spec.ConsoleSock)
+	}
+	return paths
+}
+
+// identity derives 32 hex digits that no other run, purpose or machine has.
+func identity(run, purpose, machine string) string {
+	sum := sha256.Sum256([]byte(run + "/" + purpose + "/" + machine))
+	return hex.EncodeToString(sum[:16])
+}
+
+// uuid derives a UUID of version 8 (RFC 9562, section 5.8).
+func uuid(run, machine string) string {
+	sum := sha256.Sum256([]byte(run + "/uuid/" + machine))
+	sum[6] = sum[6]&0x0f | 0x80
+	sum[8] = sum[8]&0x3f | 0x80
+	x := hex.EncodeToString(sum[:16])
+	return x[:8] + "-" + x[8:12] + "-" + x[12:16] + "-" + x[16:20] + "-" + x[20:]
+}

@@ -1,0 +1,105 @@
+package lifecycle
+
+import (
+	"context"
+	"io"
+	"io/fs"
+
+	"mesh/lab/machine"
+	"mesh/lab/underlay"
+	"mesh/lab/world"
+)
+
+// Daemon is the hypervisor's daemon. Both are idempotent.
+type Daemon interface {
+	// Ensure makes sure that one answers, starting one owned by the lab if none does.
+	Ensure(ctx context.Context) error
+	// Release ends the one that the lab owns, if any. It is called when no
+	// scenario is raised.
+	Release(ctx context.Context) error
+	// Accelerator finds by trying how guests can be run, and says why.
+	Accelerator(ctx context.Context) (machine.Accelerator, string, error)
+}
+
+// World is the outside of scenarios.
+type World interface {
+	// Start builds the network and starts the process that serves it; it returns
+	// when that is ready. The process outlives the caller.
+	Start(ctx context.Context, c world.Config) (Process, error)
+	// Remove ends the process and removes every namespace and link of u that
+	// exists; nothing there is success.
+	Remove(ctx context.Context, c world.Config) error
+	// Attach moves a machine's tap into u's namespace and joins it to a bridge.
+	Attach(ctx context.Context, u underlay.Underlay, tap string) error
+	// Status asks the process.
+	Status(ctx context.Context, c world.Config) (world.Status, error)
+	// Root is the certificate of the world's issuer in PEM.
+	Root(ctx context.Context, c world.Config) ([]byte, error)
+}
+
+// Guest is what is done inside machines, through the guest agent. Machines are
+// named as the hypervisor names them.
+type Guest interface {
+	// Wait returns when the agent answers.
+	Wait(ctx context.Context, machine string) error
+	// Exec runs a command; an exit code other than 0 is not an error.
+	Exec(ctx context.Context, machine string, c Command) (Output, error)
+	// CopyIn writes a file; its directory must exist.
+	CopyIn(ctx context.Context, machine string, content io.Reader, to string, mode fs.FileMode) error
+	// CopyOut reads a file.
+	CopyOut(ctx context.Context, machine, from string, to io.Writer) error
+	// Fatal lists what no machine may ever say on its console.
+	Fatal(console io.Reader) []string
+}
+
+// Command is one command line for a machine.
+type Command struct {
+	Args  []string
+	Stdin []byte
+}
+
+// Output is what a command came to.
+type Output struct {
+	Code   int
+	Stdout []byte
+	Stderr []byte
+}
+
+// Disks makes what machines write to.
+type Disks interface {
+	// Overlay makes a qcow2 file that holds what differs from base.
+	Overlay(ctx context.Context, base, path string) error
+	// Repository makes a flat apt repository in dir out of the .deb files in debs.
+	Repository(ctx context.Context, debs, dir string) error
+}
+
+// Computer is the lab machine itself.
+type Computer interface {
+	// Root tells whether the process may do what a raise needs.
+	Root() bool
+	// Cores is the number of usable processors.
+	Cores() int
+	// FreeMemory is what can be used without swapping, in bytes.
+	FreeMemory() (int64, error)
+	// FreeSpace is what is left on the file system of dir or of its nearest existing parent, in bytes.
+	FreeSpace(dir string) (int64, error)
+	// Self is the calling process.
+	Self() Process
+	// Alive tells whether that very process still runs.
+	Alive(p Process) bool
+}
+
+// Process is one process, told from a later one with the same number by the
+// time at which it started. The zero value is no process.
+type Process struct {
+	PID   int    `json:"pid"`
+	Start uint64 `json:"start"` // clock ticks after boot: proc_pid_stat(5), field 22
+}
+
+// Progress narrates.
+type Progress interface {
+	// Step announces what begins; the returned function ends it.
+	Step(what string) (done func(error))
+	// Note says one line.
+	Note(format string, args ...any)
+}

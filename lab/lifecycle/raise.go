@@ -1,0 +1,332 @@
+package lifecycle
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"mesh/lab/machine"
+)
+
+// RaiseOptions are how a raise is carried out; they change nothing of what it makes.
+type RaiseOptions struct {
+	Keep  bool  // when it fails or is interrupted, leave what stands
+	Files fs.FS // the directory of the scenario's document; must hold every file that the plan places
+}
+
+// raise is one run of a plan.
+type raise struct {
+	*Lab
+	plan  Plan
+	files fs.FS
+	saved map[string][]byte // by name; never written anywhere; used by placement only, which is sequential
+	watch *watch            // of the run
+
+	mu     sync.Mutex
+	record Record // guarded by mu; on disk always as it is here
+}
+
+// Raise carries out a plan. When it fails or ctx ends, everything is undone
+// unless Keep is set; then the scenario is partial, and raising it again goes on
+// where it stopped. On errors of the operator (exit code 2) and of the lab
+// machine (4) nothing was made.
+func (l *Lab) Raise(ctx context.Context, p Plan, o RaiseOptions) (Record, error) {
+	if err := l.preflight(p); err != nil {
+		return Record{}, err
+	}
+	held, err := l.hold(p.Name)
+	if err != nil {
+		return Record{}, err
+	}
+	defer held.release()
+	record, err := l.begin(ctx, p)
+	if err != nil {
+		return Record{}, err
+	}
+	r := &raise{Lab: l, plan: p, files: o.Files, saved: map[string][]byte{}, record: record}
+	if err = r.run(ctx); err == nil {
+		return r.record, nil
+	}
+	return r.record, r.giveUp(ctx, err, o.Keep)
+}
+
+// begin makes sure that the name is free and writes the first record; or, where
+// the same plan was stopped and kept, gives its record to go on with.
+func (l *Lab) begin(ctx context.Context, p Plan) (Record, error) {
+	old, err := readRecord(p.Directory)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return Record{}, err
+	case old.Phase == Partial && samePlan(old.Plan, p):
+		old.Phase, old.Process = Raising, l.cfg.Computer.Self()
+		return old, writeRecord(p.Directory, old)
+	case old.Phase == Raised || old.Phase == Partial:
+		return Record{}, taken(old)
+	default: // the lock is ours, so whoever was at it is gone
+		l.cfg.Progress.Note("an earlier raise of %s was cut off; removing what it left", p.Name)
+		if err := l.remove(ctx, old); err != nil {
+			return Record{}, err
+		}
+	}
+	all, err := l.storeLock(ctx)
+	if err != nil {
+		return Record{}, err
+	}
+	defer all.release()
+	if err := os.MkdirAll(p.Directory, 0o755); err != nil {
+		return Record{}, fmt.Errorf("make scenario's directory: %w", err)
+	}
+	record := newRecord(p, l.cfg.Computer.Self(), l.cfg.Now())
+	return record, writeRecord(p.Directory, record)
+}
+
+// samePlan compares plans of which one may have been in a file.
+func samePlan(a, b Plan) bool {
+	x, errX := json.Marshal(a)
+	y, errY := json.Marshal(b)
+	return errors.Join(errX, errY) == nil && bytes.Equal(x, y)
+}
+
+func taken(old Record) error {
+	name := old.Plan.Name
+	e := &Error{
+		What: "scenario " + name + " is raised already",
+		Why:  "it stands since " + old.Since.Format(time.RFC3339),
+		Next: fmt.Sprintf("`lab destroy %s` first, or raise another beside it with --as NAME", name),
+		Code: codeUsage,
+	}
+	if old.Phase == Partial {
+		e.What = "scenario " + name + " is raised in part, from another declaration or with other options"
+		e.Why = "raising can only go on with the same"
+	}
+	return e
+}
+
+// run does what is not done yet.
+func (r *raise) run(ctx context.Context) error {
+	return r.watched(ctx, r.plan, func(ctx context.Context, w *watch) error {
+		r.watch = w
+		r.watchKept()
+		for _, stage := range schedule(r.plan.Steps) {
+			if err := r.stage(ctx, stage); err != nil {
+				return err
+			}
+		}
+		return r.update(func(rec *Record) { rec.Phase = Raised })
+	})
+}
+
+// watchKept goes on watching what an earlier raise left running.
+func (r *raise) watchKept() {
+	for _, s := range r.plan.Steps {
+		if r.state(s.ID) != Done {
+			continue
+		}
+		switch s.Kind {
+		case StepWorld:
+			r.watch.world(r.record.World)
+		case StepMachine:
+			if m, err := r.plan.Machine(s.Machine); err == nil {
+				r.watch.add(m)
+			}
+		}
+	}
+}
+
+// schedule orders steps into stages; the chains of one stage run side by side.
+// Machines boot so; all else happens one after the other.
+func schedule(steps []Step) (stages [][][]Step) {
+	boots := -1 // index of the stage of boots
+	chain := map[string]int{}
+	for _, s := range steps {
+		if s.Kind != StepBoot && s.Kind != StepTrust {
+			stages = append(stages, [][]Step{{s}})
+			continue
+		}
+		if boots < 0 {
+			boots = len(stages)
+			stages = append(stages, nil)
+		}
+		i, known := chain[s.Machine]
+		if !known {
+			i = len(stages[boots])
+			chain[s.Machine] = i
+			stages[boots] = append(stages[boots], nil)
+		}
+		stages[boots][i] = append(stages[boots][i], s)
+	}
+	return stages
+}
+
+func (r *raise) stage(ctx context.Context, chains [][]Step) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(r.sideBySide())
+	for _, chain := range chains {
+		g.Go(func() error {
+			for _, s := range chain {
+				if err := r.step(ctx, s); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	return g.Wait()
+}
+
+// sideBySide bounds concurrent boots: emulated ones starve each other.
+func (r *raise) sideBySide() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.record.Accelerator == machine.KVM {
+		return 4 * r.cfg.Computer.Cores()
+	}
+	return r.cfg.Computer.Cores()
+}
+
+// step does one step between two writings of the record.
+func (r *raise) step(ctx context.Context, s Step) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if r.state(s.ID) == Done && !r.neededAgain(s) {
+		return nil
+	}
+	again := r.state(s.ID) != ""
+	if err := r.mark(StepRecord{ID: s.ID, State: Started}); err != nil {
+		return err
+	}
+	limit := r.limit(s.Kind)
+	timed, cancel := context.WithTimeoutCause(ctx, limit, errTimeout)
+	defer cancel()
+	begun := r.cfg.Now()
+	end := r.cfg.Progress.Step(s.About)
+	err := r.act(timed, s, again)
+	if err != nil && ctx.Err() == nil && errors.Is(context.Cause(timed), errTimeout) {
+		err = r.late(s, limit, err)
+	}
+	end(err)
+	result := StepRecord{ID: s.ID, State: Done, Seconds: r.seconds(begun)}
+	if err != nil {
+		result.State, result.Error = Failed, r.redact(err.Error())
+	}
+	return errors.Join(err, r.mark(result))
+}
+
+// act does what a step is for. again is set when an earlier try may have left
+// something.
+func (r *raise) act(ctx context.Context, s Step, again bool) error {
+	switch s.Kind {
+	case StepDaemon:
+		return r.daemon(ctx)
+	case StepRepository:
+		return r.repository(ctx)
+	case StepDisk:
+		return r.disk(ctx, s.Machine)
+	case StepWorld:
+		return r.startWorld(ctx, again)
+	case StepMachine:
+		return r.stand(ctx, s.Machine, again)
+	case StepBoot:
+		return r.boot(ctx, s.Machine)
+	case StepTrust:
+		return r.trust(ctx, s.Machine)
+	case StepPlace:
+		return r.place(ctx, s)
+	}
+	return fmt.Errorf("step %s: unknown kind %q", s.ID, s.Kind)
+}
+
+// update changes the record, on disk first of all.
+func (r *raise) update(change func(*Record)) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	change(&r.record)
+	return writeRecord(r.plan.Directory, r.record)
+}
+
+func (r *raise) mark(s StepRecord) error {
+	return r.update(func(rec *Record) { *rec.step(s.ID) = s })
+}
+
+func (r *raise) state(id string) StepState {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.record.step(id).State
+}
+
+func (r *raise) seconds(since time.Time) float64 {
+	return float64(r.cfg.Now().Sub(since).Milliseconds()) / 1000
+}
+
+// redact takes saved values out of a text.
+func (r *raise) redact(text string) string {
+	for name, value := range r.saved {
+		if v := strings.TrimSpace(string(value)); v != "" {
+			text = strings.ReplaceAll(text, v, "(value of "+name+")")
+		}
+	}
+	return text
+}
+
+// giveUp ends a raise that failed or was interrupted.
+func (r *raise) giveUp(ctx context.Context, err error, keep bool) error {
+	name := r.plan.Name
+	stopped := interrupted(ctx)
+	failure := r.failure(err, stopped)
+	// The undoing must not end because the doing did.
+	undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoLimit)
+	defer cancel()
+	if keep {
+		failure.Next = fmt.Sprintf("what stands was kept: `lab status %[1]s`; the same raise again goes on; `lab destroy %[1]s` removes it", name)
+		return errors.Join(failure, r.update(func(rec *Record) { rec.Phase = Partial }))
+	}
+	r.cfg.Progress.Note("undoing the raise of %s", name)
+	if err := r.remove(undo, r.record); err != nil {
+		failure.Next = fmt.Sprintf("not all of it could be undone: `lab destroy %s`", name)
+		return errors.Join(failure, err)
+	}
+	return failure
+}
+
+// failure tells in four parts why a raise ended.
+func (r *raise) failure(err error, stopped bool) *Error {
+	f := &Error{What: "raise " + r.plan.Name + ": interrupted", Code: codeInterrupted, Cause: err,
+		Next: "everything it had made was undone"}
+	if stopped {
+		return f
+	}
+	f.What, f.Code = "raise "+r.plan.Name+" failed", codeFailed
+	f.Next = "everything it had made was undone; `" + r.reproduce() + "` does it again and keeps what stands"
+	f.Why = r.redact(err.Error())
+	if inner := (*Error)(nil); errors.As(err, &inner) {
+		f.What += ": " + r.redact(inner.What)
+		f.Where, f.Why, f.Code = inner.Where, r.redact(inner.Why), inner.Code
+	}
+	return f
+}
+
+// reproduce is the command that does the same raise, stopping where it fails.
+func (r *raise) reproduce() string {
+	line := "lab raise " + r.plan.Source + " --keep"
+	if r.plan.Name != r.plan.Scenario {
+		line += " --as " + r.plan.Name
+	}
+	if r.plan.Accelerator != Auto {
+		line += " --accelerator " + r.plan.Accelerator
+	}
+	if r.plan.Packages != "" {
+		line += " --packages " + r.plan.Packages
+	}
+	return line
+}

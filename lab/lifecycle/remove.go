@@ -1,0 +1,145 @@
+package lifecycle
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+)
+
+// Destroy removes everything that a scenario's record names. It needs neither
+// the scenario's file nor anything of it to be whole. It tells whether there was
+// anything; nothing is success.
+func (l *Lab) Destroy(ctx context.Context, name string) (bool, error) {
+	if err := CheckName(name); err != nil {
+		return false, err
+	}
+	if _, err := os.Lstat(l.Directory(name)); errors.Is(err, os.ErrNotExist) {
+		return false, nil
+	}
+	if !l.cfg.Computer.Root() {
+		return false, &Error{
+			What: "destroy " + name, Why: "network namespaces and virtual machines need root",
+			Next: "run it as root (sudo)", Code: codePrerequisite,
+		}
+	}
+	held, err := l.hold(name)
+	if err != nil {
+		return false, err
+	}
+	defer held.release()
+	record, err := readRecord(l.Directory(name))
+	if errors.Is(err, os.ErrNotExist) {
+		// Cut off before the first record: nothing else was made.
+		return true, removeAll(l.Directory(name))
+	}
+	if err != nil {
+		return false, err
+	}
+	done := l.cfg.Progress.Step("destroy " + name)
+	err = l.remove(ctx, record)
+	done(err)
+	if err != nil {
+		return true, &Error{
+			What: "destroy " + name + ": not all could be removed", Where: l.Directory(name), Why: err.Error(),
+			Next: fmt.Sprintf("`lab destroy %s` again; the record still names what is left", name),
+			Code: codeFailed, Cause: err,
+		}
+	}
+	return true, nil
+}
+
+// Reap destroys the scenarios that Abandoned lists.
+func (l *Lab) Reap(ctx context.Context) ([]Abandoned, error) {
+	all, err := l.Abandoned()
+	if err != nil {
+		return nil, err
+	}
+	var reaped []Abandoned
+	var problems []error
+	for _, a := range all {
+		if _, err := l.Destroy(ctx, a.Name); err != nil {
+			problems = append(problems, err)
+			continue
+		}
+		reaped = append(reaped, a)
+	}
+	return reaped, errors.Join(problems...)
+}
+
+// remove undoes a run, the lock of its scenario being held.
+func (l *Lab) remove(ctx context.Context, r Record) error {
+	r.Phase, r.Process = Destroying, l.cfg.Computer.Self()
+	if err := writeRecord(r.Plan.Directory, r); err != nil {
+		return err
+	}
+	if err := l.removeMachines(ctx, r); err != nil {
+		return err
+	}
+	if err := l.cfg.World.Remove(ctx, r.Plan.World); err != nil {
+		return fmt.Errorf("remove the world: %w", err)
+	}
+	if err := os.RemoveAll(r.Plan.Runtime); err != nil {
+		return fmt.Errorf("remove runtime directory: %w", err)
+	}
+	all, err := l.storeLock(ctx)
+	if err != nil {
+		return err
+	}
+	defer all.release()
+	if err := l.releaseDaemon(ctx, r.Plan.Name); err != nil {
+		return err
+	}
+	if err := removeAll(r.Plan.Directory); err != nil {
+		return fmt.Errorf("remove %s: %w", r.Plan.Directory, err)
+	}
+	return nil
+}
+
+// removeMachines ends the run's domains, if any can exist.
+func (l *Lab) removeMachines(ctx context.Context, r Record) error {
+	begun := false
+	for i, s := range r.Plan.Steps {
+		begun = begun || s.Kind == StepMachine && r.Steps[i].State != ""
+	}
+	if !begun {
+		return nil
+	}
+	if err := l.cfg.Daemon.Ensure(ctx); err != nil {
+		return fmt.Errorf("hypervisor: %w", err)
+	}
+	ours, err := l.cfg.Hypervisor.List(ctx, r.Plan.Run)
+	if err != nil {
+		return fmt.Errorf("list machines: %w", err)
+	}
+	var problems []error
+	for _, domain := range ours {
+		if err := l.cfg.Hypervisor.Destroy(ctx, domain); err != nil {
+			problems = append(problems, fmt.Errorf("destroy machine %s: %w", domain, err))
+		}
+	}
+	for _, m := range r.Plan.Machines {
+		if err := l.cfg.Hypervisor.Forget(ctx, m.Spec.Name); err != nil {
+			problems = append(problems, fmt.Errorf("forget machine %s: %w", m.Spec.Name, err))
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// releaseDaemon ends the lab's own daemon when no scenario but one is left, the
+// store's lock being held.
+func (l *Lab) releaseDaemon(ctx context.Context, but string) error {
+	names, err := l.Names()
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if name != but {
+			return nil
+		}
+	}
+	if err := l.cfg.Daemon.Release(ctx); err != nil {
+		return fmt.Errorf("release the hypervisor: %w", err)
+	}
+	return nil
+}

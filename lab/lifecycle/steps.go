@@ -1,0 +1,182 @@
+package lifecycle
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"mesh/lab/machine"
+)
+
+// daemon makes the hypervisor answer and settles on an accelerator.
+func (r *raise) daemon(ctx context.Context) error {
+	all, err := r.storeLock(ctx)
+	if err != nil {
+		return err
+	}
+	defer all.release()
+	if err := r.cfg.Daemon.Ensure(ctx); err != nil {
+		return fmt.Errorf("hypervisor: %w", err)
+	}
+	chosen, why := machine.Accelerator(r.plan.Accelerator), "chosen by the operator"
+	if chosen != machine.TCG {
+		found, reason, err := r.cfg.Daemon.Accelerator(ctx)
+		if err != nil {
+			return fmt.Errorf("find the accelerator: %w", err)
+		}
+		if chosen == machine.KVM && found != machine.KVM {
+			return &Error{
+				What: "KVM is required and does not work here", Why: reason,
+				Next: "raise without --require-kvm to use emulation, or see `lab verify`", Code: codePrerequisite,
+			}
+		}
+		chosen, why = found, reason
+	}
+	r.cfg.Progress.Note("machines run by %s: %s", chosen, why)
+	return r.update(func(rec *Record) { rec.Accelerator, rec.Why = chosen, why })
+}
+
+func (r *raise) repository(ctx context.Context) error {
+	dir := r.plan.World.Repositories["mesh"]
+	if err := os.RemoveAll(dir); err != nil {
+		return fmt.Errorf("clear %s: %w", dir, err)
+	}
+	return r.cfg.Disks.Repository(ctx, r.plan.Packages, dir)
+}
+
+func (r *raise) disk(ctx context.Context, name string) error {
+	m, err := r.plan.Machine(name)
+	if err != nil {
+		return err
+	}
+	if err := os.Remove(m.Spec.Disk); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("clear %s: %w", m.Spec.Disk, err)
+	}
+	return r.cfg.Disks.Overlay(ctx, m.Base, m.Spec.Disk)
+}
+
+func (r *raise) startWorld(ctx context.Context, again bool) error {
+	if again {
+		if err := r.cfg.World.Remove(ctx, r.plan.World); err != nil {
+			return fmt.Errorf("clear the world of an earlier try: %w", err)
+		}
+	}
+	if err := os.MkdirAll(r.plan.Runtime, 0o755); err != nil {
+		return fmt.Errorf("make runtime directory: %w", err)
+	}
+	p, err := r.cfg.World.Start(ctx, r.plan.World)
+	if err != nil {
+		return err
+	}
+	r.watch.world(p)
+	return r.update(func(rec *Record) { rec.World = p })
+}
+
+// stand creates a machine, paused, and joins its NICs.
+func (r *raise) stand(ctx context.Context, name string, again bool) error {
+	m, err := r.plan.Machine(name)
+	if err != nil {
+		return err
+	}
+	if again {
+		if err := r.destroyMachine(ctx, r.plan, m.Spec.Name); err != nil {
+			return err
+		}
+	}
+	r.mu.Lock()
+	accelerator := r.record.Accelerator
+	r.mu.Unlock()
+	if err := r.create(ctx, r.plan, m, accelerator); err != nil {
+		return err
+	}
+	r.watch.add(m)
+	return nil
+}
+
+// create makes a paused machine and joins its NICs to their segments.
+func (l *Lab) create(ctx context.Context, p Plan, m Machine, a machine.Accelerator) error {
+	spec := m.Spec
+	spec.Accelerator = a
+	if err := l.cfg.Hypervisor.Create(ctx, spec); err != nil {
+		return fmt.Errorf("create machine %s: %w", m.Name, err)
+	}
+	for _, nic := range spec.NICs {
+		if err := l.cfg.World.Attach(ctx, p.World.Underlay, nic.Tap); err != nil {
+			return fmt.Errorf("join machine %s: %w", m.Name, err)
+		}
+	}
+	return nil
+}
+
+// destroyMachine ends a domain if it belongs to the plan's run: another lab's may
+// have the same name.
+func (l *Lab) destroyMachine(ctx context.Context, p Plan, domain string) error {
+	ours, err := l.cfg.Hypervisor.List(ctx, p.Run)
+	if err != nil {
+		return fmt.Errorf("list machines of %s: %w", p.Name, err)
+	}
+	if !slices.Contains(ours, domain) {
+		return nil
+	}
+	if err := l.cfg.Hypervisor.Destroy(ctx, domain); err != nil {
+		return fmt.Errorf("destroy machine %s: %w", domain, err)
+	}
+	return nil
+}
+
+// boot lets a machine run and waits until it is ready.
+func (r *raise) boot(ctx context.Context, name string) error {
+	m, err := r.plan.Machine(name)
+	if err != nil {
+		return err
+	}
+	begun := r.cfg.Now()
+	if err := r.bootMachine(ctx, r.plan, m); err != nil {
+		return err
+	}
+	return r.update(func(rec *Record) {
+		rec.Machines[name] = MachineRecord{Accelerator: rec.Accelerator, Start: "cold", ReadySeconds: r.seconds(begun)}
+	})
+}
+
+// bootMachine resumes a machine that is paused, and waits until it is ready.
+func (l *Lab) bootMachine(ctx context.Context, p Plan, m Machine) error {
+	state, err := l.cfg.Hypervisor.State(ctx, m.Spec.Name)
+	if err != nil {
+		return fmt.Errorf("look at machine %s: %w", m.Name, err)
+	}
+	if state == machine.Paused {
+		if err := l.cfg.Hypervisor.Resume(ctx, m.Spec.Name); err != nil {
+			return fmt.Errorf("resume machine %s: %w", m.Name, err)
+		}
+	}
+	return l.ready(ctx, p, m)
+}
+
+// removeAll removes a scenario's directory, its record last, so that what could
+// not be removed is still known.
+func removeAll(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if e.Name() == recordName {
+			continue
+		}
+		if err := os.RemoveAll(filepath.Join(dir, e.Name())); err != nil {
+			return err
+		}
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		return err
+	}
+	return syncDir(filepath.Dir(dir))
+}

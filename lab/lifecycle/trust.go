@@ -1,0 +1,75 @@
+package lifecycle
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io/fs"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// trust makes a machine trust the world's issuer and know its repositories.
+func (r *raise) trust(ctx context.Context, name string) error {
+	m, err := r.plan.Machine(name)
+	if err != nil {
+		return err
+	}
+	root, err := r.cfg.World.Root(ctx, r.plan.World)
+	if err != nil {
+		return fmt.Errorf("ask the world for its root certificate: %w", err)
+	}
+	for _, file := range []struct {
+		path    string
+		content []byte
+	}{
+		{"/usr/local/share/ca-certificates/world.crt", root},
+		{"/etc/apt/sources.list", sources(r.plan, m.Image)},
+	} {
+		if err := r.cfg.Guest.CopyIn(ctx, m.Spec.Name, bytes.NewReader(file.content), file.path, fs.FileMode(0o644)); err != nil {
+			return fmt.Errorf("write %s on machine %s: %w", file.path, name, err)
+		}
+	}
+	return r.script(ctx, m, "update-ca-certificates >/dev/null && apt-get update -q", nil, nil)
+}
+
+// sources is apt's whole list: the world's repositories that are of use to an image.
+func sources(p Plan, image string) []byte {
+	var b strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(p.World.Repositories)) {
+		if name == "mesh" || name == image {
+			fmt.Fprintf(&b, "deb [trusted=yes] http://%s/%s/ ./\n", p.World.Underlay.Services.ArtefactsName, name)
+		}
+	}
+	return []byte(b.String())
+}
+
+// script runs a shell script on a machine; it fails when the script does. What
+// it says on stdout goes to keep and not into the error, if keep is set.
+func (r *raise) script(ctx context.Context, m Machine, script string, stdin []byte, keep func([]byte)) error {
+	out, err := r.cfg.Guest.Exec(ctx, m.Spec.Name, Command{Args: []string{"/bin/sh", "-e", "-c", script}, Stdin: stdin})
+	if err != nil {
+		return fmt.Errorf("run on machine %s: %w", m.Name, err)
+	}
+	if out.Code == 0 {
+		if keep != nil {
+			keep(out.Stdout)
+		}
+		return nil
+	}
+	said := string(out.Stderr)
+	if keep == nil {
+		said = string(out.Stdout) + said
+	}
+	return &Error{
+		What:  fmt.Sprintf("a command on machine %s ended with exit code %d", m.Name, out.Code),
+		Where: "machine " + m.Name, Why: script + "\n" + lastLines(said, 20), Code: codeFailed,
+	}
+}
+
+// lastLines keeps the end of a text.
+func lastLines(text string, n int) string {
+	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
+	return strings.Join(lines[max(0, len(lines)-n):], "\n")
+}

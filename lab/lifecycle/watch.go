@@ -1,0 +1,168 @@
+package lifecycle
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"mesh/lab/machine"
+)
+
+// watch looks at what work has set running, and ends the work as soon as one of
+// it dies or panics. Its methods may be called from any goroutine.
+type watch struct {
+	lab      *Lab
+	log      string       // of the world
+	machines chan Machine // from now on to be watched
+	worlds   chan Process
+}
+
+// watched calls work, whose context ends, with the reason as its cause, when
+// something that work gave to its watch dies. That reason is then the error.
+func (l *Lab) watched(ctx context.Context, p Plan, work func(context.Context, *watch) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	w := &watch{lab: l, log: p.World.Log, machines: make(chan Machine, len(p.Machines)), worlds: make(chan Process, 1)}
+	var running sync.WaitGroup
+	running.Go(func() { w.run(ctx, cancel) })
+	err := work(ctx, w)
+	if cause := context.Cause(ctx); err != nil && cause != nil {
+		err = cause // what ended the others tells more than that they were ended
+	}
+	cancel(nil)
+	running.Wait()
+	return err
+}
+
+// add begins to watch a machine; each at most once.
+func (w *watch) add(m Machine) { w.machines <- m }
+
+// world begins to watch the world's process; once.
+func (w *watch) world(p Process) { w.worlds <- p }
+
+// run watches until ctx ends; the first death cancels it.
+func (w *watch) run(ctx context.Context, cancel context.CancelCauseFunc) {
+	var waits sync.WaitGroup
+	defer waits.Wait()
+	tick := time.NewTicker(w.lab.cfg.Poll)
+	defer tick.Stop()
+	var world Process
+	consoles := map[string]*console{}
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case world = <-w.worlds:
+		case m := <-w.machines:
+			consoles[m.Name] = openConsole(m)
+			waits.Go(func() { w.death(ctx, m, cancel) })
+		case <-tick.C:
+			if world != (Process{}) && !w.lab.cfg.Computer.Alive(world) {
+				cancel(&Error{
+					What: "the world's process died", Where: w.log,
+					Why: fileTail(w.log, 10), Code: codeFailed,
+				})
+				return
+			}
+			for _, c := range consoles {
+				if fatal := w.lab.cfg.Guest.Fatal(bytes.NewReader(c.newLines())); len(fatal) > 0 {
+					cancel(&Error{
+						What: "machine " + c.machine.Name + " failed by its own word", Where: "machine " + c.machine.Name,
+						Why:  strings.Join(fatal, "\n") + "\n" + consoleTail(c.machine),
+						Code: codeFailed,
+					})
+					return
+				}
+			}
+		}
+	}
+}
+
+// death waits for the end of a machine's process.
+func (w *watch) death(ctx context.Context, m Machine, cancel context.CancelCauseFunc) {
+	end, err := w.lab.cfg.Hypervisor.Wait(ctx, m.Spec.Name)
+	if err != nil || ctx.Err() != nil {
+		return // the hypervisor's failure is met by whoever asks it next
+	}
+	cancel(died(m, end))
+}
+
+// died tells all that is known of a machine's end.
+func died(m Machine, end machine.Death) error {
+	why := "its process ended: " + string(end.Cause)
+	if said := strings.TrimSpace(lastLines(end.Stderr, 10)); said != "" {
+		why += "\nits error output ends with:\n" + said
+	}
+	why += "\n" + consoleTail(m)
+	if end.Command != "" {
+		why += "\nits process was started by:\n" + end.Command
+	}
+	return &Error{
+		What: "machine " + m.Name + " died", Where: "machine " + m.Name, Why: why, Code: codeFailed,
+	}
+}
+
+// consoleTail is the end of a machine's console, introduced.
+func consoleTail(m Machine) string {
+	tail := fileTail(m.Spec.ConsoleLog, 20)
+	if strings.TrimSpace(tail) == "" {
+		return "its console is silent"
+	}
+	return "its console ends with:\n" + tail
+}
+
+// console reads a machine's recorded console as it grows.
+type console struct {
+	machine Machine
+	read    int64
+}
+
+// openConsole begins at the end of what is there: earlier boots are not judged.
+func openConsole(m Machine) *console {
+	c := &console{machine: m}
+	if info, err := os.Stat(m.Spec.ConsoleLog); err == nil {
+		c.read = info.Size()
+	}
+	return c
+}
+
+// newLines gives the whole lines written since it was asked last.
+func (c *console) newLines() []byte {
+	f, err := os.Open(c.machine.Spec.ConsoleLog)
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.NewSectionReader(f, c.read, 1<<20))
+	if err != nil {
+		return nil
+	}
+	whole := data[:bytes.LastIndexByte(data, '\n')+1]
+	c.read += int64(len(whole))
+	return whole
+}
+
+// tailBytes bounds what is read of a log's end.
+const tailBytes = 16 << 10
+
+// fileTail is the last lines of a file; empty where there is none.
+func fileTail(path string, lines int) string {
+	f, err := os.Open(path)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return ""
+	}
+	from := max(0, info.Size()-tailBytes)
+	data, err := io.ReadAll(io.NewSectionReader(f, from, tailBytes))
+	if err != nil {
+		return ""
+	}
+	return lastLines(strings.ReplaceAll(string(data), "\r", ""), lines)
+}
