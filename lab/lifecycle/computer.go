@@ -13,6 +13,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"mesh/lab/world"
 )
 
 // Linux is the Computer that the program runs on.
@@ -62,40 +64,7 @@ func (Linux) FreeSpace(dir string) (int64, error) {
 }
 
 // Self is this process.
-func (Linux) Self() Process {
-	start, _ := startTime(os.Getpid()) // zero: then nobody takes it for alive
-	return Process{PID: os.Getpid(), Start: start}
-}
+func (Linux) Self() (world.Process, error) { return world.ProcessOf(os.Getpid()) }
 
-// Alive compares the start time, and takes a zombie for dead.
-func (Linux) Alive(p Process) bool {
-	if p.PID <= 0 {
-		return false
-	}
-	start, running := startTime(p.PID)
-	return running && start == p.Start
-}
-
-// ProcessOf identifies a running process by its number.
-func ProcessOf(pid int) (Process, error) {
-	start, running := startTime(pid)
-	if !running {
-		return Process{}, fmt.Errorf("process %d does not run", pid)
-	}
-	return Process{PID: pid, Start: start}, nil
-}
-
-// startTime reads fields 3 and 22 of proc_pid_stat(5). The second field is the
-// command's name in parentheses, which may hold anything.
-func startTime(pid int) (start uint64, running bool) {
-	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return 0, false
-	}
-	fields := strings.Fields(string(data[bytes.LastIndexByte(data, ')')+1:]))
-	if len(fields) < 20 || fields[0] == "Z" || fields[0] == "X" {
-		return 0, false
-	}
-	start, err = strconv.ParseUint(fields[19], 10, 64)
-	return start, err == nil
-}
+// Alive tells whether that very process still runs.
+func (Linux) Alive(p world.Process) bool { return p.Alive() }

@@ -1,7 +1,6 @@
 package lifecycle
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -52,12 +51,6 @@ func (l *Lab) RuntimeOf(run string) string { return filepath.Join(l.cfg.Runtime,
 
 func (l *Lab) lockPath(name string) string {
 	return filepath.Join(l.cfg.Runtime, "locks", name)
-}
-
-// storeLock is held while the set of scenarios and the daemon change together.
-// Its name is none that a scenario can have.
-func (l *Lab) storeLock(ctx context.Context) (*lock, error) {
-	return waitLock(ctx, l.lockPath("_store"))
 }
 
 // hold takes a scenario for changing it.

@@ -1,13 +1,11 @@
 package lifecycle
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -58,23 +56,6 @@ func same(f *os.File, path string) bool {
 	}
 	named, err := os.Stat(path)
 	return err == nil && os.SameFile(held, named)
-}
-
-// waitLock takes the lock of path as soon as it is free.
-func waitLock(ctx context.Context, path string) (*lock, error) {
-	retry := time.NewTicker(20 * time.Millisecond)
-	defer retry.Stop()
-	for {
-		l, err := tryLock(path)
-		if !errors.Is(err, errLocked) {
-			return l, err
-		}
-		select {
-		case <-ctx.Done():
-			return nil, fmt.Errorf("wait for lock %s: %w", path, context.Cause(ctx))
-		case <-retry.C:
-		}
-	}
 }
 
 func (l *lock) release() {

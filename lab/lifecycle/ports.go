@@ -10,12 +10,13 @@ import (
 	"mesh/lab/world"
 )
 
-// Daemon is the hypervisor's daemon. Both are idempotent.
+// Daemon is the hypervisor's daemon.
 type Daemon interface {
-	// Ensure makes sure that one answers, starting one owned by the lab if none does.
+	// Ensure makes sure that one answers, starting one owned by the lab if none
+	// does. Until Release, or the end of this process, nobody ends it. Idempotent.
 	Ensure(ctx context.Context) error
-	// Release ends the one that the lab owns, if any. It is called when no
-	// scenario is raised.
+	// Release gives up this process's need, and ends the one that the lab owns if
+	// nobody needs it and no machine is left. Idempotent.
 	Release(ctx context.Context) error
 	// Accelerator finds by trying how guests can be run, and says why.
 	Accelerator(ctx context.Context) (machine.Accelerator, string, error)
@@ -25,16 +26,16 @@ type Daemon interface {
 type World interface {
 	// Start builds the network and starts the process that serves it; it returns
 	// when that is ready. The process outlives the caller.
-	Start(ctx context.Context, c world.Config) (Process, error)
-	// Remove ends the process and removes every namespace and link of u that
-	// exists; nothing there is success.
-	Remove(ctx context.Context, c world.Config) error
+	Start(ctx context.Context, c world.Config) (world.Process, error)
+	// Remove ends the process, known or not (zero), and removes all that it made;
+	// nothing there is success.
+	Remove(ctx context.Context, c world.Config, p world.Process) error
 	// Attach moves a machine's tap into u's namespace and joins it to a bridge.
 	Attach(ctx context.Context, u underlay.Underlay, tap string) error
 	// Status asks the process.
 	Status(ctx context.Context, c world.Config) (world.Status, error)
-	// Root is the certificate of the world's issuer in PEM.
-	Root(ctx context.Context, c world.Config) ([]byte, error)
+	// Roots are the certificates that machines must trust, in PEM.
+	Roots(ctx context.Context, c world.Config) ([]byte, error)
 }
 
 // Guest is what is done inside machines, through the guest agent. Machines are
@@ -84,16 +85,9 @@ type Computer interface {
 	// FreeSpace is what is left on the file system of dir or of its nearest existing parent, in bytes.
 	FreeSpace(dir string) (int64, error)
 	// Self is the calling process.
-	Self() Process
+	Self() (world.Process, error)
 	// Alive tells whether that very process still runs.
-	Alive(p Process) bool
-}
-
-// Process is one process, told from a later one with the same number by the
-// time at which it started. The zero value is no process.
-type Process struct {
-	PID   int    `json:"pid"`
-	Start uint64 `json:"start"` // clock ticks after boot: proc_pid_stat(5), field 22
+	Alive(p world.Process) bool
 }
 
 // Progress narrates.

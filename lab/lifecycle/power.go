@@ -10,7 +10,7 @@ import (
 // Cut takes a machine's power away: it ends at once. A machine that is off stays
 // off.
 func (l *Lab) Cut(ctx context.Context, name, machineName string) error {
-	return l.change(name, machineName, func(r *Record, m Machine) error {
+	return l.change(ctx, name, machineName, func(r *Record, m Machine) error {
 		was := r.Machines[m.Name]
 		was.Off = true
 		r.Machines[m.Name] = was
@@ -24,7 +24,7 @@ func (l *Lab) Cut(ctx context.Context, name, machineName string) error {
 // PowerOn gives a machine its power back, as it was declared, on the disk that
 // it left behind, and waits until it is ready. One that runs is left alone.
 func (l *Lab) PowerOn(ctx context.Context, name, machineName string) error {
-	return l.change(name, machineName, func(r *Record, m Machine) error {
+	return l.change(ctx, name, machineName, func(r *Record, m Machine) error {
 		if state, err := l.cfg.Hypervisor.State(ctx, m.Spec.Name); err == nil && state == machine.Running && !r.Machines[m.Name].Off {
 			return nil
 		}
@@ -55,7 +55,7 @@ func (l *Lab) PowerOn(ctx context.Context, name, machineName string) error {
 }
 
 // change holds a raised scenario while work changes one machine of it.
-func (l *Lab) change(name, machineName string, work func(*Record, Machine) error) error {
+func (l *Lab) change(ctx context.Context, name, machineName string, work func(*Record, Machine) error) error {
 	if _, _, err := l.Find(name, machineName); err != nil {
 		return err
 	}
@@ -73,6 +73,9 @@ func (l *Lab) change(name, machineName string, work func(*Record, Machine) error
 			What: fmt.Sprintf("scenario %s is not raised", name), Why: l.abandoned(r),
 			Next: "`lab reap` removes what an interrupted command left", Code: codeFailed,
 		}
+	}
+	if err := l.cfg.Daemon.Ensure(ctx); err != nil {
+		return fmt.Errorf("hypervisor: %w", err)
 	}
 	return work(&r, m)
 }

@@ -62,13 +62,17 @@ func (l *Lab) Raise(ctx context.Context, p Plan, o RaiseOptions) (Record, error)
 // begin makes sure that the name is free and writes the first record; or, where
 // the same plan was stopped and kept, gives its record to go on with.
 func (l *Lab) begin(ctx context.Context, p Plan) (Record, error) {
+	self, err := l.cfg.Computer.Self()
+	if err != nil {
+		return Record{}, err
+	}
 	old, err := readRecord(p.Directory)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 	case err != nil:
 		return Record{}, err
 	case old.Phase == Partial && samePlan(old.Plan, p):
-		old.Phase, old.Process = Raising, l.cfg.Computer.Self()
+		old.Phase, old.Process = Raising, self
 		return old, writeRecord(p.Directory, old)
 	case old.Phase == Raised || old.Phase == Partial:
 		return Record{}, taken(old)
@@ -78,15 +82,10 @@ func (l *Lab) begin(ctx context.Context, p Plan) (Record, error) {
 			return Record{}, err
 		}
 	}
-	all, err := l.storeLock(ctx)
-	if err != nil {
-		return Record{}, err
-	}
-	defer all.release()
 	if err := os.MkdirAll(p.Directory, 0o755); err != nil {
 		return Record{}, fmt.Errorf("make scenario's directory: %w", err)
 	}
-	record := newRecord(p, l.cfg.Computer.Self(), l.cfg.Now())
+	record := newRecord(p, self, l.cfg.Now())
 	return record, writeRecord(p.Directory, record)
 }
 

@@ -13,8 +13,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"mesh/lab/lifecycle"
+	"mesh/lab/lifecycle/lifecycletest"
 	"mesh/lab/machine"
 	"mesh/lab/scenario"
+	"mesh/lab/world"
 )
 
 // portable takes a bed's own paths out of a text.
@@ -50,8 +52,9 @@ namespace ml-61000000-1`)
 		t.Errorf("what stands (-want +got):\n%s", cmp.Diff(want, got))
 	}
 	for path, want := range map[string]string{
-		"/etc/mesh-plane/plane.yaml":                 "listen: :7443\n",
-		"/usr/local/share/ca-certificates/world.crt": "-----BEGIN CERTIFICATE-----\nfake\n-----END CERTIFICATE-----\n",
+		"/etc/mesh-plane/plane.yaml":                   "listen: :7443\n",
+		"/usr/local/share/ca-certificates/world-1.crt": lifecycletest.Root,
+		"/usr/local/share/ca-certificates/world-2.crt": lifecycletest.Root,
 		"/etc/apt/sources.list": "deb [trusted=yes] http://packages.world.test/debian-13/ ./\n" +
 			"deb [trusted=yes] http://packages.world.test/mesh/ ./\n",
 	} {
@@ -103,7 +106,7 @@ func TestRecordGolden(t *testing.T) {
 		t.Fatal(err)
 	}
 	// What depends on the moment.
-	r.Process = lifecycle.Process{PID: 4711, Start: 42}
+	r.Process = world.Process{PID: 4711, Start: 42}
 	for i := range r.Steps {
 		r.Steps[i].Seconds = 0
 		if strings.HasSuffix(r.Steps[i].ID, ":one") && r.Steps[i].State == lifecycle.Failed {

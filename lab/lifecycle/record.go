@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"mesh/lab/machine"
+	"mesh/lab/world"
 )
 
 // recordFormat is the version of the run record's file. History:
@@ -34,8 +35,8 @@ const (
 type Record struct {
 	Format      int                      `json:"format"`
 	Phase       Phase                    `json:"phase"`
-	Process     Process                  `json:"process"` // the lab process that changes the scenario, or changed it last
-	World       Process                  `json:"world"`   // zero until it was started
+	Process     world.Process            `json:"process"` // the lab process that changes the scenario, or changed it last
+	World       world.Process            `json:"world"`   // zero until it was started
 	Accelerator machine.Accelerator      `json:"accelerator,omitempty"`
 	Why         string                   `json:"why,omitempty"` // how the accelerator was chosen
 	Since       time.Time                `json:"since"`         // UTC
@@ -76,7 +77,7 @@ func (r *Record) step(id string) *StepRecord {
 	return &r.Steps[i]
 }
 
-func newRecord(p Plan, self Process, now time.Time) Record {
+func newRecord(p Plan, self world.Process, now time.Time) Record {
 	r := Record{
 		Format: recordFormat, Phase: Raising, Process: self, Since: now.UTC().Truncate(time.Second),
 		Machines: map[string]MachineRecord{}, Plan: p,

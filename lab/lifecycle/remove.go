@@ -69,26 +69,25 @@ func (l *Lab) Reap(ctx context.Context) ([]Abandoned, error) {
 
 // remove undoes a run, the lock of its scenario being held.
 func (l *Lab) remove(ctx context.Context, r Record) error {
-	r.Phase, r.Process = Destroying, l.cfg.Computer.Self()
+	self, err := l.cfg.Computer.Self()
+	if err != nil {
+		return err
+	}
+	r.Phase, r.Process = Destroying, self
 	if err := writeRecord(r.Plan.Directory, r); err != nil {
 		return err
 	}
 	if err := l.removeMachines(ctx, r); err != nil {
 		return err
 	}
-	if err := l.cfg.World.Remove(ctx, r.Plan.World); err != nil {
+	if err := l.cfg.World.Remove(ctx, r.Plan.World, r.World); err != nil {
 		return fmt.Errorf("remove the world: %w", err)
 	}
 	if err := os.RemoveAll(r.Plan.Runtime); err != nil {
 		return fmt.Errorf("remove runtime directory: %w", err)
 	}
-	all, err := l.storeLock(ctx)
-	if err != nil {
-		return err
-	}
-	defer all.release()
-	if err := l.releaseDaemon(ctx, r.Plan.Name); err != nil {
-		return err
+	if err := l.cfg.Daemon.Release(ctx); err != nil {
+		return fmt.Errorf("release the hypervisor: %w", err)
 	}
 	if err := removeAll(r.Plan.Directory); err != nil {
 		return fmt.Errorf("remove %s: %w", r.Plan.Directory, err)
@@ -124,22 +123,4 @@ func (l *Lab) removeMachines(ctx context.Context, r Record) error {
 		}
 	}
 	return errors.Join(problems...)
-}
-
-// releaseDaemon ends the lab's own daemon when no scenario but one is left, the
-// store's lock being held.
-func (l *Lab) releaseDaemon(ctx context.Context, but string) error {
-	names, err := l.Names()
-	if err != nil {
-		return err
-	}
-	for _, name := range names {
-		if name != but {
-			return nil
-		}
-	}
-	if err := l.cfg.Daemon.Release(ctx); err != nil {
-		return fmt.Errorf("release the hypervisor: %w", err)
-	}
-	return nil
 }

@@ -14,11 +14,6 @@ import (
 
 // daemon makes the hypervisor answer and settles on an accelerator.
 func (r *raise) daemon(ctx context.Context) error {
-	all, err := r.storeLock(ctx)
-	if err != nil {
-		return err
-	}
-	defer all.release()
 	if err := r.cfg.Daemon.Ensure(ctx); err != nil {
 		return fmt.Errorf("hypervisor: %w", err)
 	}
@@ -61,7 +56,7 @@ func (r *raise) disk(ctx context.Context, name string) error {
 
 func (r *raise) startWorld(ctx context.Context, again bool) error {
 	if again {
-		if err := r.cfg.World.Remove(ctx, r.plan.World); err != nil {
+		if err := r.cfg.World.Remove(ctx, r.plan.World, r.record.World); err != nil {
 			return fmt.Errorf("clear the world of an earlier try: %w", err)
 		}
 	}

@@ -3,8 +3,8 @@ package lifecycle
 import (
 	"bytes"
 	"context"
+	"encoding/pem"
 	"fmt"
-	"io/fs"
 	"maps"
 	"slices"
 	"strings"
@@ -16,19 +16,22 @@ func (r *raise) trust(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	root, err := r.cfg.World.Root(ctx, r.plan.World)
+	roots, err := r.cfg.World.Roots(ctx, r.plan.World)
 	if err != nil {
-		return fmt.Errorf("ask the world for its root certificate: %w", err)
+		return fmt.Errorf("ask the world for its root certificates: %w", err)
 	}
-	for _, file := range []struct {
-		path    string
-		content []byte
-	}{
-		{"/usr/local/share/ca-certificates/world.crt", root},
-		{"/etc/apt/sources.list", sources(r.plan, m.Image)},
-	} {
-		if err := r.cfg.Guest.CopyIn(ctx, m.Spec.Name, bytes.NewReader(file.content), file.path, fs.FileMode(0o644)); err != nil {
-			return fmt.Errorf("write %s on machine %s: %w", file.path, name, err)
+	files := map[string][]byte{"/etc/apt/sources.list": sources(r.plan, m.Image)}
+	// update-ca-certificates(8) wants one certificate in each file.
+	for n, rest := 1, roots; ; n++ {
+		var block *pem.Block
+		if block, rest = pem.Decode(rest); block == nil {
+			break
+		}
+		files[fmt.Sprintf("/usr/local/share/ca-certificates/world-%d.crt", n)] = pem.EncodeToMemory(block)
+	}
+	for _, path := range slices.Sorted(maps.Keys(files)) {
+		if err := r.cfg.Guest.CopyIn(ctx, m.Spec.Name, bytes.NewReader(files[path]), path, 0o644); err != nil {
+			return fmt.Errorf("write %s on machine %s: %w", path, name, err)
 		}
 	}
 	return r.script(ctx, m, "update-ca-certificates >/dev/null && apt-get update -q", nil, nil)

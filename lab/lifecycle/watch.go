@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"mesh/lab/machine"
+	"mesh/lab/world"
 )
 
 // watch looks at what work has set running, and ends the work as soon as one of
@@ -18,14 +19,14 @@ type watch struct {
 	lab      *Lab
 	log      string       // of the world
 	machines chan Machine // from now on to be watched
-	worlds   chan Process
+	worlds   chan world.Process
 }
 
 // watched calls work, whose context ends, with the reason as its cause, when
 // something that work gave to its watch dies. That reason is then the error.
 func (l *Lab) watched(ctx context.Context, p Plan, work func(context.Context, *watch) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
-	w := &watch{lab: l, log: p.World.Log, machines: make(chan Machine, len(p.Machines)), worlds: make(chan Process, 1)}
+	w := &watch{lab: l, log: p.World.Log, machines: make(chan Machine, len(p.Machines)), worlds: make(chan world.Process, 1)}
 	var running sync.WaitGroup
 	running.Go(func() { w.run(ctx, cancel) })
 	err := work(ctx, w)
@@ -41,7 +42,7 @@ func (l *Lab) watched(ctx context.Context, p Plan, work func(context.Context, *w
 func (w *watch) add(m Machine) { w.machines <- m }
 
 // world begins to watch the world's process; once.
-func (w *watch) world(p Process) { w.worlds <- p }
+func (w *watch) world(p world.Process) { w.worlds <- p }
 
 // run watches until ctx ends; the first death cancels it.
 func (w *watch) run(ctx context.Context, cancel context.CancelCauseFunc) {
@@ -49,18 +50,18 @@ func (w *watch) run(ctx context.Context, cancel context.CancelCauseFunc) {
 	defer waits.Wait()
 	tick := time.NewTicker(w.lab.cfg.Poll)
 	defer tick.Stop()
-	var world Process
+	var process world.Process
 	consoles := map[string]*console{}
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case world = <-w.worlds:
+		case process = <-w.worlds:
 		case m := <-w.machines:
 			consoles[m.Name] = openConsole(m)
 			waits.Go(func() { w.death(ctx, m, cancel) })
 		case <-tick.C:
-			if world != (Process{}) && !w.lab.cfg.Computer.Alive(world) {
+			if process != (world.Process{}) && !w.lab.cfg.Computer.Alive(process) {
 				cancel(&Error{
 					What: "the world's process died", Where: w.log,
 					Why: fileTail(w.log, 10), Code: codeFailed,

@@ -36,6 +36,12 @@ func (p Process) Alive() bool {
 	return err == nil && start == p.Start && state != 'Z' && state != 'X'
 }
 
+// ProcessOf identifies the process that has a number now.
+func ProcessOf(pid int) (Process, error) {
+	start, _, err := stat(pid)
+	return Process{PID: pid, Start: start}, err
+}
+
 // Start writes c to configPath, makes the world's namespace and starts
 // `exe world --config configPath` in it: in a session of its own, with no
 // terminal, with its error output in c's log, so that it outlives the caller. It

@@ -8,17 +8,16 @@ import (
 	"hash/fnv"
 	"os"
 
-	"mesh/lab/lifecycle"
 	"mesh/lab/underlay"
 	"mesh/lab/world"
 )
 
 type outside struct{ *Fake }
 
-// Root is what the fake's worlds give as their root certificate.
-const Root = "-----BEGIN CERTIFICATE-----\nfake\n-----END CERTIFICATE-----\n"
+// Root is what the fake's worlds give as each of two root certificates.
+const Root = "-----BEGIN CERTIFICATE-----\nZmFrZSBvbmU=\n-----END CERTIFICATE-----\n"
 
-func (o outside) Start(_ context.Context, c world.Config) (lifecycle.Process, error) {
+func (o outside) Start(_ context.Context, c world.Config) (world.Process, error) {
 	sum := fnv.New32a()
 	sum.Write([]byte(c.Underlay.Run))
 	pid := firstFake + int(sum.Sum32())
@@ -39,10 +38,10 @@ func (o outside) Start(_ context.Context, c world.Config) (lifecycle.Process, er
 		}
 		return o.put("process", fmt.Sprint(pid), c.Underlay.Run)
 	})
-	return lifecycle.Process{PID: pid, Start: 1}, err
+	return world.Process{PID: pid, Start: 1}, err
 }
 
-func (o outside) Remove(_ context.Context, c world.Config) error {
+func (o outside) Remove(_ context.Context, c world.Config, _ world.Process) error {
 	return o.change("remove world "+c.Underlay.Run, func() error {
 		for _, name := range o.names("domain") {
 			var d domain
@@ -100,11 +99,11 @@ func (o outside) Status(_ context.Context, c world.Config) (world.Status, error)
 	return world.Status{Ready: true, PID: s.PID, Services: []world.ServiceStatus{{Name: "dhcp", OK: true}}}, nil
 }
 
-func (o outside) Root(_ context.Context, c world.Config) ([]byte, error) {
+func (o outside) Roots(_ context.Context, c world.Config) ([]byte, error) {
 	if _, err := o.Status(context.Background(), c); err != nil {
 		return nil, err
 	}
-	return []byte(Root), nil
+	return []byte("# servers\n" + Root + "# issuer\n" + Root), nil
 }
 
 // addresses is what a machine would print with `ip -json address`.
