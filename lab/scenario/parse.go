@@ -10,11 +10,17 @@ import (
 
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/lexer"
 	"github.com/goccy/go-yaml/parser"
+	"github.com/goccy/go-yaml/token"
 )
 
 // SizeLimit is how many bytes a document may have.
 const SizeLimit = 64 << 10
+
+// nestingLimit is how deep brackets may stand in brackets. A scenario needs two;
+// the parser's work grows with the square of the depth.
+const nestingLimit = 16
 
 // root names the document itself in messages.
 const root = "scenario"
@@ -55,7 +61,12 @@ func (d *decoder) syntax(content []byte) ast.Node {
 		d.add(where, "the document is not UTF-8 from here on; save it as UTF-8")
 		return nil
 	}
-	file, err := parser.ParseBytes(content, 0, parser.AllowDuplicateMapKey())
+	tokens := lexer.Tokenize(string(content))
+	if where, deep := tooDeep(tokens); deep {
+		d.add(where, "more than %d brackets are open here, and the document is not read; close some", nestingLimit)
+		return nil
+	}
+	file, err := parser.Parse(tokens, 0, parser.AllowDuplicateMapKey())
 	if err != nil {
 		where, message := Position{1, 1}, err.Error()
 		var wrong *yaml.SyntaxError
@@ -81,6 +92,23 @@ func (d *decoder) syntax(content []byte) ast.Node {
 	}
 	d.add(at(bodies[1]), "a second document begins here; a file holds one scenario")
 	return nil
+}
+
+// tooDeep finds the first bracket beyond nestingLimit.
+func tooDeep(tokens token.Tokens) (Position, bool) {
+	depth := 0
+	for _, t := range tokens {
+		switch t.Type {
+		case token.SequenceStartType, token.MappingStartType:
+			depth++
+		case token.SequenceEndType, token.MappingEndType:
+			depth--
+		}
+		if depth > nestingLimit {
+			return Position{t.Position.Line, t.Position.Column}, true
+		}
+	}
+	return Position{}, false
 }
 
 // badByte finds the first byte that is not part of UTF-8 text.

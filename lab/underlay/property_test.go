@@ -1,0 +1,297 @@
+package underlay_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"mesh/lab/scenario"
+	"mesh/lab/scenario/scenariotest"
+	"mesh/lab/underlay"
+)
+
+// draw draws a scenario and its underlay.
+func draw(t *rapid.T) (*scenario.Scenario, *underlay.Underlay) {
+	s := scenariotest.Draw(t)
+	u, err := underlay.Plan(s, rapid.StringMatching(`[0-9a-f]{8}`).Draw(t, "run"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s, u
+}
+
+// TestNothingTwice: no two cards have one MAC, no two takers one address, no two
+// links or namespaces one name.
+func TestNothingTwice(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		_, u := draw(t)
+		seen := map[string]string{}
+		once := func(thing, owner string) {
+			if before, twice := seen[thing]; twice {
+				t.Fatalf("%s belongs to %s and to %s", thing, before, owner)
+			}
+			seen[thing] = owner
+		}
+		for _, c := range cards(u) {
+			once(c.mac, c.owner)
+			for _, a := range c.addrs {
+				once(a.Addr().String(), c.owner)
+			}
+		}
+		for _, s := range u.Segments {
+			once("link "+s.Bridge, "segment "+s.Name)
+			if s.Kind == string(scenario.Public) {
+				for _, gateway := range []netip.Addr{s.Gateway4, s.Gateway6} {
+					if gateway.IsValid() {
+						once(gateway.String(), "gateway of "+s.Name)
+					}
+				}
+			}
+		}
+		for _, a := range u.Services.Addrs {
+			once(a.Addr().String(), "services")
+		}
+		once(u.Namespace, "world")
+		for _, r := range u.Routers {
+			once(r.Namespace, "router "+r.Name)
+			once("link "+r.Inside.Peer, "router "+r.Name)
+			once("link "+r.Outside.Peer, "router "+r.Name)
+			if r.Inside.Link == r.Outside.Link {
+				t.Fatalf("router %s has two links %s", r.Name, r.Inside.Link)
+			}
+		}
+		for _, m := range u.Machines {
+			for _, nic := range m.NICs {
+				once("link "+nic.Tap, "machine "+m.Name)
+			}
+		}
+	})
+}
+
+// TestCaseL11LinkNames: however long and alike names are, what they become fits
+// into a link's name and stays apart (TestNothingTwice).
+func TestCaseL11LinkNames(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		_, u := draw(t)
+		names := []string{}
+		for _, s := range u.Segments {
+			names = append(names, s.Bridge)
+		}
+		for _, r := range u.Routers {
+			names = append(names, r.Inside.Link, r.Inside.Peer, r.Outside.Link, r.Outside.Peer)
+		}
+		for _, m := range u.Machines {
+			for _, nic := range m.NICs {
+				names = append(names, nic.Tap)
+			}
+		}
+		for _, name := range names {
+			if name == "" || len(name) > underlay.LinkNameLimit {
+				t.Fatalf("%q has %d bytes", name, len(name))
+			}
+		}
+	})
+}
+
+// TestEveryAddressIsInItsRange, is a host's and not the range's own, and a
+// machine's IPv6 address is the one it will make itself.
+func TestEveryAddressIsInItsRange(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s, u := draw(t)
+		ranges := map[string][]netip.Prefix{}
+		for _, segment := range s.Segments {
+			ranges[segment.Name] = []netip.Prefix{segment.IPv4, segment.IPv6}
+		}
+		for _, c := range cards(u) {
+			if want := families(ranges[c.segment]); len(c.addrs) != want {
+				t.Fatalf("%s has %d addresses in %s, want %d", c.owner, len(c.addrs), c.segment, want)
+			}
+			for _, a := range c.addrs {
+				in := ranges[c.segment][0]
+				if a.Addr().Is6() {
+					in = ranges[c.segment][1]
+				}
+				if a.Masked() != in || a.Addr() == in.Addr() || a.Addr().Is4() && !in.Contains(a.Addr().Next()) {
+					t.Fatalf("%s has %s in %s of %s", c.owner, a, in, c.segment)
+				}
+				if a.Addr().Is6() && strings.HasPrefix(c.owner, "machine") {
+					host := a.Addr().As16()
+					card, err := net.ParseMAC(c.mac)
+					if err != nil || host[8] != card[0]^2 || host[11] != 0xff || host[12] != 0xfe || host[15] != card[5] {
+						t.Fatalf("%s makes no %s from %s", c.owner, a, c.mac)
+					}
+				}
+			}
+			card, err := net.ParseMAC(c.mac)
+			if err != nil || len(card) != 6 || card[0]&3 != 2 || card[0] == 0xfe {
+				t.Fatalf("%s: %s is not locally administered and unicast, or libvirt's", c.owner, c.mac)
+			}
+		}
+	})
+}
+
+// TestEveryoneHasAWayOut follows default routes from each gateway to a public
+// segment, or to an island.
+func TestEveryoneHasAWayOut(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		_, u := draw(t)
+		owners := map[netip.Addr]underlay.Router{}
+		for _, r := range u.Routers {
+			for _, a := range r.Inside.Addrs {
+				owners[a.Addr()] = r
+			}
+		}
+		for _, s := range u.Segments {
+			at := s
+			for hops := 0; at.Kind != string(scenario.Public) && at.Gateway4.IsValid(); hops++ {
+				r, ok := owners[at.Gateway4]
+				if !ok || hops > len(u.Routers) {
+					t.Fatalf("segment %s: the gateway %s of %s leads nowhere", s.Name, at.Gateway4, at.Name)
+				}
+				for _, next := range u.Segments {
+					if next.Name == r.Outside.Segment {
+						at = next
+					}
+				}
+				if r.Default4 != at.Gateway4 || r.Default6 != at.Gateway6 {
+					t.Fatalf("router %s goes by %s, %s and not by the gateways of %s", r.Name, r.Default4, r.Default6, at.Name)
+				}
+			}
+		}
+	})
+}
+
+// TestCaseL1SameInside: raised twice, a scenario is alike inside, and has nothing
+// in common that the lab machine can see. L4: nothing but the declaration decides
+// on an address.
+func TestCaseL1SameInside(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := scenariotest.Draw(t)
+		a, b, again := planned(t, s, "0000000a"), planned(t, s, "0000000b"), planned(t, s, "0000000a")
+		if diff := cmp.Diff(document(t, a), document(t, again)); diff != "" {
+			t.Fatalf("planned twice, it differs:\n%s", diff)
+		}
+		seen := map[string]bool{}
+		for _, name := range visible(a) {
+			seen[*name] = true
+		}
+		for _, name := range visible(b) {
+			if seen[*name] {
+				t.Fatalf("both have %s on the lab machine", *name)
+			}
+		}
+		for _, u := range []*underlay.Underlay{a, b} {
+			for _, name := range visible(u) {
+				*name = ""
+			}
+		}
+		if diff := cmp.Diff(document(t, a), document(t, b)); diff != "" {
+			t.Fatalf("the insides differ (-a +b):\n%s", diff)
+		}
+	})
+}
+
+// visible are the names that the lab machine sees, and the run's id.
+func visible(u *underlay.Underlay) []*string {
+	names := []*string{&u.Run, &u.Namespace}
+	for i := range u.Routers {
+		names = append(names, &u.Routers[i].Namespace)
+	}
+	for i := range u.Machines {
+		for j := range u.Machines[i].NICs {
+			names = append(names, &u.Machines[i].NICs[j].Tap)
+		}
+	}
+	return names
+}
+
+// TestInsideStaysInside: no record names an address of a site, and no name is
+// there twice.
+func TestInsideStaysInside(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s, u := draw(t)
+		names := map[string]bool{}
+		for _, record := range u.Records {
+			if names[record.Name] || len(record.Addrs) == 0 || !strings.HasSuffix(record.Name, "."+underlay.Domain) {
+				t.Fatalf("record %+v", record)
+			}
+			names[record.Name] = true
+			for _, a := range record.Addrs {
+				for _, segment := range s.Segments {
+					inside := segment.IPv4.IsValid() && segment.IPv4.Contains(a) || segment.IPv6.IsValid() && segment.IPv6.Contains(a)
+					if inside && segment.Kind == scenario.Site {
+						t.Fatalf("%s names %s of the site %s", record.Name, a, segment.Name)
+					}
+				}
+			}
+		}
+		for _, m := range s.Machines {
+			for _, segment := range s.Segments {
+				for _, in := range m.Segments {
+					if in == segment.Name && segment.Kind == scenario.Public && !names[m.Name+"."+underlay.Domain] {
+						t.Fatalf("machine %s has no name outside", m.Name)
+					}
+				}
+			}
+		}
+	})
+}
+
+// card is one end of something on a bridge.
+type card struct {
+	owner, segment, mac string
+	addrs               []netip.Prefix
+}
+
+func cards(u *underlay.Underlay) []card {
+	var all []card
+	for _, r := range u.Routers {
+		for _, port := range []underlay.RouterPort{r.Inside, r.Outside} {
+			all = append(all, card{"router " + r.Name, port.Segment, port.MAC, port.Addrs})
+		}
+	}
+	for _, m := range u.Machines {
+		for _, nic := range m.NICs {
+			c := card{fmt.Sprintf("machine %s in %s", m.Name, nic.Segment), nic.Segment, nic.MAC, nil}
+			for _, a := range []netip.Prefix{nic.IPv4, nic.IPv6} {
+				if a.IsValid() {
+					c.addrs = append(c.addrs, a)
+				}
+			}
+			all = append(all, c)
+		}
+	}
+	return all
+}
+
+func families(prefixes []netip.Prefix) int {
+	count := 0
+	for _, p := range prefixes {
+		if p.IsValid() {
+			count++
+		}
+	}
+	return count
+}
+
+func planned(t *rapid.T, s *scenario.Scenario, run string) *underlay.Underlay {
+	u, err := underlay.Plan(s, run)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u
+}
+
+func document(t *rapid.T, u *underlay.Underlay) string {
+	text, err := json.MarshalIndent(u, "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
