@@ -4,27 +4,14 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/signal"
 	"strings"
 	"syscall"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
-)
-
-// Exit codes of every program.
-const (
-	OK           = 0   // done
-	Failed       = 1   // tried, and failed
-	Usage        = 2   // the command line, a document or a configuration is wrong
-	Differs      = 3   // what stands differs from what is declared
-	Prerequisite = 4   // something the machine must have is missing
-	Interrupted  = 130 // SIGINT or SIGTERM
 )
 
 // Streams are a program's connections to its caller: the answer goes to Out,
@@ -35,67 +22,75 @@ type Streams struct {
 	Err io.Writer
 }
 
-// Coder is implemented by errors that know their exit code. Packages below cmd
-// implement it without importing this package.
-type Coder interface{ ExitCode() int }
-
-type coded struct {
-	error
-	code int
-}
-
-func (c coded) ExitCode() int { return c.code }
-func (c coded) Unwrap() error { return c.error }
-
-// WithCode gives err an exit code; nil stays nil.
-func WithCode(code int, err error) error {
-	if err == nil {
-		return nil
-	}
-	return coded{err, code}
-}
-
-// Code maps an error to an exit code: 0 for nil, its own where a Coder is in
-// its chain, 130 when ctx's cause was a signal, 1 otherwise.
-func Code(err error) int {
-	var c Coder
-	switch {
-	case err == nil:
-		return OK
-	case errors.As(err, &c):
-		return c.ExitCode()
-	case errors.Is(err, context.Canceled):
-		return Interrupted
-	}
-	return Failed
-}
-
 // Run executes root with args and returns the exit code. SIGINT and SIGTERM
-// cancel the context; a second one ends the process at once.
+// cancel the context of the command; a second one ends the process at once. An
+// error goes to s.Err, its exit code is Code's, but for two: what cobra refuses
+// before a command begins (unknown commands and flags, too many or too few
+// arguments) is Usage, and what merely failed after a signal is Interrupted.
+//
+// Run completes the command tree, which therefore runs once only: a command
+// that only holds others shows its help, and refuses what is none of them.
 func Run(root *cobra.Command, s Streams, args []string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	context.AfterFunc(ctx, stop)
+	context.AfterFunc(ctx, stop) // from then on a signal has its usual effect
 
 	root.SetArgs(args)
 	root.SetIn(s.In)
 	root.SetOut(s.Out)
 	root.SetErr(s.Err)
 	root.SilenceErrors, root.SilenceUsage = true, true
-	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
-		return WithCode(Usage, fmt.Errorf("%w (see `%s --help`)", err, c.CommandPath()))
-	})
-	err := root.ExecuteContext(ctx)
-	if err != nil && strings.HasPrefix(err.Error(), "unknown command ") {
-		err = WithCode(Usage, err) // cobra has no type for it
+	began := false
+	complete(root, &began)
+
+	ran, err := root.ExecuteContextC(ctx)
+	if err != nil && !began && Code(err) == Failed {
+		err = WithCode(Usage, fmt.Errorf("%w (see `%s --help`)", err, ran.CommandPath()))
 	}
 	if err != nil && err.Error() != "" {
 		fmt.Fprintf(s.Err, "%s: %v\n", root.Name(), err)
 	}
-	return Code(err)
+	if code := Code(err); code != Failed || ctx.Err() == nil {
+		return code
+	}
+	return Interrupted
 }
 
-// UsageArgs makes a cobra argument check answer with exit code 2.
+// complete makes c and what is below it note that one of them began, and gives
+// those that only hold others something to run.
+func complete(c *cobra.Command, began *bool) {
+	for _, hook := range []*func(*cobra.Command, []string) error{&c.PersistentPreRunE, &c.PreRunE, &c.RunE} {
+		if run := *hook; run != nil {
+			*hook = func(c *cobra.Command, args []string) error {
+				*began = true
+				return run(c, args)
+			}
+		}
+	}
+	if c.HasSubCommands() && !c.Runnable() {
+		c.Args = cobra.ArbitraryArgs
+		c.RunE = holds
+	}
+	for _, below := range c.Commands() {
+		complete(below, began)
+	}
+}
+
+// holds runs a command that only holds others.
+func holds(c *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return c.Help()
+	}
+	advice := ""
+	c.SuggestionsMinimumDistance = 2 // cobra's own, which it sets for others only
+	if near := c.SuggestionsFor(args[0]); len(near) > 0 {
+		advice = fmt.Sprintf("; did you mean %s?", strings.Join(near, " or "))
+	}
+	return fmt.Errorf("unknown command %q for %q%s", args[0], c.CommandPath(), advice)
+}
+
+// UsageArgs makes a cobra argument check name the usage of its command. Run
+// gives its error the exit code.
 func UsageArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		if err := check(c, args); err != nil {
@@ -103,27 +98,4 @@ func UsageArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
 		}
 		return nil
 	}
-}
-
-// JSON writes v as one indented document with a final newline.
-func JSON(w io.Writer, v any) error {
-	enc := json.NewEncoder(w)
-	enc.SetIndent("", "  ")
-	enc.SetEscapeHTML(false)
-	return enc.Encode(v)
-}
-
-// Table writes rows under header in aligned columns.
-func Table(w io.Writer, header []string, rows [][]string) error {
-	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	for _, row := range append([][]string{header}, rows...) {
-		for i, cell := range row {
-			if i > 0 {
-				fmt.Fprint(tw, "\t")
-			}
-			fmt.Fprint(tw, cell)
-		}
-		fmt.Fprintln(tw)
-	}
-	return tw.Flush()
 }
