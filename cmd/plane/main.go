@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"mesh/cmd/internal/cli"
+	"mesh/plane/config"
 )
 
 // version is set by the linker (-X main.version=…).
@@ -24,6 +25,18 @@ func newRoot(s cli.Streams) *cobra.Command {
 		Short:   "Decide what every node of one mesh holds",
 		Version: version,
 	}
-	root.AddCommand()
+	o := operator{Streams: s}
+	for _, c := range []*cobra.Command{
+		o.group("token", "Tokens that admit machines", o.tokenIssue()),
+		o.group("node", "Nodes: machines that are enrolled", o.nodeList(), o.nodeShow(), o.nodeRemove()),
+		o.group("module", "Modules: what can be assigned to a node", o.moduleList()),
+		o.assign("assign", "Assign a module to a node", false),
+		o.assign("unassign", "Take a module from a node", true),
+	} {
+		c.PersistentFlags().StringVar(&o.socket, "socket", config.DefaultSocket, "UNIX socket of the running plane")
+		c.PersistentFlags().BoolVar(&o.json, "json", false, "answer with one JSON document")
+		root.AddCommand(c)
+	}
+	root.AddCommand(newRun(s), newBundle(s), newConfig(s))
 	return root
 }
