@@ -21,6 +21,9 @@ const (
 	envelope     = envelopeName + "1\n"
 )
 
+// maxSignature bounds the line of the signature that is looked at.
+const maxSignature = 4096
+
 // signedFor is the Ed25519ctx context (RFC 8032 §5.1): a signature made for
 // anything else with the same key is not one of a declaration.
 const signedFor = "mesh declaration 1"
@@ -49,21 +52,43 @@ func Sign(d Declaration, key identity.DeclarationKey) (signed []byte, digest str
 // to compare. Its errors match ErrSignature or ErrFormat, or are a
 // *DocumentError.
 func Open(signed []byte, key identity.DeclarationPublicKey) (Declaration, string, error) {
-	body, ok := bytes.CutPrefix(signed, []byte(envelope))
-	if !ok {
-		if bytes.HasPrefix(signed, []byte(envelopeName)) {
-			return Declaration{}, "", fmt.Errorf("open declaration: %w: its envelope is of another version: upgrade mesh-host", ErrFormat)
-		}
-		return Declaration{}, "", fmt.Errorf("open declaration: %w: the envelope is missing", ErrSignature)
-	}
-	text, payload, ok := bytes.Cut(body, []byte("\n"))
-	signature, err := hex.DecodeString(string(text[:min(len(text), 4096)]))
-	if !ok || err != nil {
-		return Declaration{}, "", fmt.Errorf("open declaration: %w: the signature cannot be read", ErrSignature)
+	signature, payload, err := split(signed)
+	if err != nil {
+		return Declaration{}, "", err
 	}
 	if !key.Verify(payload, signedFor, signature) {
 		return Declaration{}, "", fmt.Errorf("open declaration: %w: the signature is not one of %s", ErrSignature, key)
 	}
+	return read(payload)
+}
+
+// Reopen reads what Open accepted once, from a record that nobody else can
+// write, without the key. It verifies nothing.
+func Reopen(signed []byte) (Declaration, string, error) {
+	_, payload, err := split(signed)
+	if err != nil {
+		return Declaration{}, "", err
+	}
+	return read(payload)
+}
+
+func split(signed []byte) (signature, payload []byte, err error) {
+	body, ok := bytes.CutPrefix(signed, []byte(envelope))
+	if !ok && bytes.HasPrefix(signed, []byte(envelopeName)) {
+		return nil, nil, fmt.Errorf("open declaration: %w: its envelope is of another version: upgrade mesh-host", ErrFormat)
+	}
+	if !ok {
+		return nil, nil, fmt.Errorf("open declaration: %w: the envelope is missing", ErrSignature)
+	}
+	text, payload, ok := bytes.Cut(body, []byte("\n"))
+	signature, err = hex.DecodeString(string(text[:min(len(text), maxSignature)]))
+	if !ok || err != nil {
+		return nil, nil, fmt.Errorf("open declaration: %w: the signature cannot be read", ErrSignature)
+	}
+	return signature, payload, nil
+}
+
+func read(payload []byte) (Declaration, string, error) {
 	d, err := Parse(payload)
 	if err != nil {
 		return Declaration{}, "", err

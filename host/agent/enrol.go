@@ -1,0 +1,241 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"strings"
+	"time"
+	"unicode"
+
+	"connectrpc.com/connect"
+
+	"mesh/host/identity"
+	"mesh/host/link"
+	"mesh/host/store"
+)
+
+// Enrolment is what asking for membership needs.
+type Enrolment struct {
+	Identity Folder
+	Facts    Facts
+	Random   io.Reader
+	Now      func() time.Time
+	Dial     Dial         // nil means the network of this machine
+	Note     func(string) // one line on what is going on; nil means nobody listens
+}
+
+// EnrolledError refuses a token on a machine that is a member already.
+type EnrolledError struct{ Mesh, Node string }
+
+func (e *EnrolledError) Error() string {
+	return fmt.Sprintf("enrol: this machine is node %s of mesh %s already, and a machine is a member of one mesh; nothing was changed", e.Node, e.Mesh)
+}
+
+// RefusedError is the plane's answer when it does not admit this machine. The
+// machine is as it was.
+type RefusedError struct {
+	Reason  link.Reason // empty when the plane gave none
+	Message string      // one line
+}
+
+func (e *RefusedError) Error() string { return "enrol: the plane refused: " + e.Message }
+
+// ExitCode is 2 where the token is at fault, else 1.
+func (e *RefusedError) ExitCode() int {
+	switch e.Reason {
+	case link.ReasonTokenUnknown, link.ReasonTokenExpired, link.ReasonTokenSpent:
+		return 2
+	}
+	return 1
+}
+
+// WrongPlaneError says that the addresses in the token lead to planes that do
+// not have the keys it names. The secret was not used; the machine is as it was.
+type WrongPlaneError struct{ Detail string }
+
+func (e *WrongPlaneError) Error() string {
+	return "enrol: the token is for another plane than the one at its address: " + e.Detail + "; issue a token at the plane this machine shall join"
+}
+
+// ExitCode is that of a wrong token.
+func (e *WrongPlaneError) ExitCode() int { return 2 }
+
+// Run asks the plane named by the token for membership and records it durably.
+// Everything that can be known without the plane is checked first. The node's
+// key is durable before the request is made: when this machine stops between
+// the plane's grant and its record, the same token may be presented again.
+//
+// Errors: those of identity.ParseToken; *EnrolledError, *RefusedError,
+// *WrongPlaneError; store.ErrLocked is matched while another enrolment runs. Of
+// all others, and when the plane cannot be reached, nothing is left behind,
+// unless the request was made and its answer lost, which the message says.
+func (e Enrolment) Run(ctx context.Context, text string) (Membership, error) {
+	token, err := identity.ParseToken(text)
+	if err != nil {
+		return Membership{}, err
+	}
+	lock, err := e.Identity.Lock(identityLock)
+	if errors.Is(err, store.ErrLocked) {
+		return Membership{}, fmt.Errorf("enrol: another enrolment is running on this machine: %w", err)
+	}
+	if err != nil {
+		return Membership{}, fmt.Errorf("enrol: %w", err)
+	}
+	defer lock.Close()
+	held, err := readIdentity(e.Identity)
+	if errors.Is(err, errDamaged) {
+		e.note("what was recorded of an earlier identity cannot be read and is replaced")
+		held, err = identityFile{}, nil
+	}
+	if err != nil {
+		return Membership{}, fmt.Errorf("enrol: %v", err)
+	}
+	if held.Member != nil {
+		return Membership{}, &EnrolledError{Mesh: held.Member.Mesh, Node: held.Member.Node}
+	}
+	if err := token.CheckTime(e.Now()); err != nil {
+		// The plane's clock decides; this machine's may be days off.
+		e.note(fmt.Sprintf("by this machine's clock the %v; asking the plane", err))
+	}
+	key, err := e.key(held, token)
+	if err != nil {
+		return Membership{}, err
+	}
+	return e.ask(ctx, token, key)
+}
+
+// key is the key of an earlier attempt with the same token, else a new one. It
+// is not durable yet.
+func (e Enrolment) key(held identityFile, token identity.Token) (identity.NodeKey, error) {
+	if held.Attempt != nil && held.Attempt.TokenID == token.IDText() {
+		if key, err := identity.ParseNodeKey(held.Key); err == nil {
+			e.note("going on with the enrolment that was begun at " + held.Attempt.Time.Format(time.RFC3339))
+			return key, nil
+		}
+	}
+	key, err := identity.NewNodeKey(e.Random)
+	if err != nil {
+		return identity.NodeKey{}, fmt.Errorf("enrol: %v", err)
+	}
+	return key, nil
+}
+
+func (e Enrolment) ask(ctx context.Context, token identity.Token, key identity.NodeKey) (Membership, error) {
+	profile, has, err := e.Facts()
+	if err != nil {
+		return Membership{}, fmt.Errorf("enrol: %v", err)
+	}
+	dial := e.Dial
+	if dial == nil {
+		dial = dialNetwork
+	}
+	c, err := dialAny(ctx, dial, token.Addresses, token.Pins, key)
+	if err != nil {
+		return Membership{}, unreached(err)
+	}
+	defer c.Close()
+	exporter, err := c.state.ExportKeyingMaterial(link.ExporterLabel, nil, 32)
+	if err != nil {
+		return Membership{}, fmt.Errorf("enrol: bind the proof to the connection: %v", err)
+	}
+	begun := identityFile{Key: key.SecretText(), Attempt: &attempt{TokenID: token.IDText(), Time: e.Now().UTC()}}
+	if err := writeIdentity(e.Identity, begun); err != nil {
+		return Membership{}, fmt.Errorf("enrol: %v", err)
+	}
+	response, err := call[link.EnrolRequest, link.EnrolResponse](ctx, c, link.ProcedureEnrol, &link.EnrolRequest{
+		Protocol:  link.Protocol,
+		TokenID:   token.IDText(),
+		Proof:     identity.Proof(token.Secret, exporter, key.Public()),
+		Profile:   profile,
+		Inventory: has,
+	})
+	if err != nil {
+		return Membership{}, e.refused(err)
+	}
+	return e.record(token, key, begun, response)
+}
+
+// unreached is the error where no request was made.
+func unreached(err error) error {
+	var failed unreachableError
+	if errors.As(err, &failed) && failed.wrongPlane() {
+		return &WrongPlaneError{Detail: failed.Error()}
+	}
+	return fmt.Errorf("enrol: no plane answers at the token's addresses: %s; check that this machine reaches one of them and that mesh-plane runs there", plain(err))
+}
+
+// refused sorts the errors of the call: an answer that admits nobody, after
+// which the machine is made as it was, and silence, after which nobody knows.
+func (e Enrolment) refused(err error) error {
+	var answer *connect.Error
+	if errors.As(err, &answer) && connect.IsWireError(err) && decided(answer.Code()) {
+		if err := e.Identity.Remove(identityName); err != nil {
+			return fmt.Errorf("enrol: the plane refused (%s), and the key made for it cannot be removed: %v", plain(answer), err)
+		}
+		return &RefusedError{Reason: link.Reason(answer.Meta().Get(link.ReasonHeader)), Message: plain(answer)}
+	}
+	return fmt.Errorf("enrol: the plane was asked and its answer is not known: %s; run the same command with the same token again", plain(err))
+}
+
+// decided tells whether an answer with this code says that nothing was granted.
+func decided(code connect.Code) bool {
+	switch code {
+	case connect.CodeUnknown, connect.CodeInternal, connect.CodeUnavailable, connect.CodeDeadlineExceeded, connect.CodeCanceled, connect.CodeDataLoss:
+		return false
+	}
+	return true
+}
+
+// record makes the grant durable.
+func (e Enrolment) record(token identity.Token, key identity.NodeKey, begun identityFile, r *link.EnrolResponse) (Membership, error) {
+	granted, err := checkGrant(r)
+	if err != nil {
+		return Membership{}, fmt.Errorf("enrol: the plane's grant makes no sense: %v; are mesh-host and mesh-plane of like versions?", err)
+	}
+	if off := e.Now().Sub(r.Time).Round(time.Second); off.Abs() >= time.Minute && !r.Time.IsZero() {
+		e.note(fmt.Sprintf("this machine's clock is %s %s the plane's", off.Abs(), map[bool]string{true: "ahead of", false: "behind"}[off > 0]))
+	}
+	begun.Attempt = nil
+	begun.Member = &member{
+		Mesh: r.Mesh, Node: r.Node, Addresses: r.Addresses,
+		Plane: token.Addresses, Pins: token.Pins, DeclarationKey: granted, Since: e.Now().UTC(),
+	}
+	if err := writeIdentity(e.Identity, begun); err != nil {
+		return Membership{}, fmt.Errorf("enrol: the plane admitted this machine, but: %v; run the same command with the same token again", err)
+	}
+	m, err := begun.membership()
+	if err != nil {
+		return Membership{}, fmt.Errorf("enrol: %v", err)
+	}
+	return *m, nil
+}
+
+// checkGrant refuses a grant that could not be used.
+func checkGrant(r *link.EnrolResponse) (identity.DeclarationPublicKey, error) {
+	if r.Protocol < link.OldestProtocol || r.Protocol > link.Protocol {
+		return identity.DeclarationPublicKey{}, fmt.Errorf("it is of protocol %d, and this mesh-host speaks %d to %d", r.Protocol, link.OldestProtocol, link.Protocol)
+	}
+	for _, name := range []string{r.Mesh, r.Node} {
+		if name == "" || len(name) > 63 || strings.ContainsFunc(name, func(c rune) bool {
+			return c > unicode.MaxASCII || c != '-' && !unicode.IsLower(c) && !unicode.IsDigit(c)
+		}) {
+			return identity.DeclarationPublicKey{}, fmt.Errorf("%q is not the name of a mesh or a node", oneLine(name))
+		}
+	}
+	for _, a := range r.Addresses {
+		_, err := netip.ParseAddr(a)
+		if _, prefixErr := netip.ParsePrefix(a); err != nil && prefixErr != nil {
+			return identity.DeclarationPublicKey{}, fmt.Errorf("%q is not an address", oneLine(a))
+		}
+	}
+	return identity.ParseDeclarationPublicKey(r.DeclarationKey)
+}
+
+func (e Enrolment) note(line string) {
+	if e.Note != nil {
+		e.Note(line)
+	}
+}

@@ -1,0 +1,165 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"mesh/host/apply"
+	"mesh/host/declaration"
+	"mesh/host/resource"
+	"mesh/host/store"
+)
+
+// Hand makes passes over this machine. The store is locked for the time of one
+// pass only, so that an operator's command and the agent take turns.
+type Hand struct {
+	Store   store.Config
+	Machine resource.Machine
+	Runtime Folder  // for those who look: see Inspect
+	Process Process // this process, as those who look find it
+	Now     func() time.Time
+	Log     *slog.Logger // nil means discard
+
+	// Waiting is called once in a pass that has to wait for another process's.
+	// nil means nobody wants to know.
+	Waiting func()
+}
+
+// lockRetry is how often a lock held by another process is tried again: there
+// is no way to wait for one and for a context at once.
+const lockRetry = 200 * time.Millisecond
+
+// narrateEvery bounds how often the activity within a pass is published.
+const narrateEvery = time.Second
+
+// Pass implements Passer. It waits for the pass of another process to end, as
+// long as ctx lasts. Errors match those of store.Open and store.Append.
+func (h *Hand) Pass(ctx context.Context, accept *store.Accepted) (held *store.Accepted, outcome declaration.Outcome, err error) {
+	if h.Log == nil {
+		h.Log = slog.New(slog.DiscardHandler)
+	}
+	record, err := h.open(ctx)
+	if err != nil {
+		h.note(PassState{Started: h.Now().UTC(), Finished: h.Now().UTC(), Error: oneLine(err.Error())})
+		return nil, declaration.Outcome{}, err
+	}
+	defer func() { err = errors.Join(err, record.Close()) }()
+
+	held = record.View().Accepted
+	if accept != nil && (held == nil || !sameDocument(*held, *accept)) {
+		if err := record.Append(*accept); err != nil {
+			return held, declaration.Outcome{}, err
+		}
+		held = accept
+	}
+	if held == nil {
+		return nil, declaration.Outcome{}, nil
+	}
+	desired, err := Desired(*held)
+	if err != nil {
+		err = fmt.Errorf("read the declaration held: %w", err)
+		h.note(PassState{Started: h.Now().UTC(), Finished: h.Now().UTC(), Error: oneLine(err.Error())})
+		return held, declaration.Outcome{}, err
+	}
+	outcome, err = h.apply(ctx, record, desired)
+	return held, outcome, err
+}
+
+func sameDocument(a, b store.Accepted) bool {
+	return a.Source == b.Source && a.Mesh == b.Mesh && a.Epoch == b.Epoch && a.Generation == b.Generation && a.Digest == b.Digest
+}
+
+func (h *Hand) open(ctx context.Context) (*store.Store, error) {
+	for waiting := false; ; waiting = true {
+		record, _, err := store.Open(h.Store) // what it found damaged it logs itself
+		if !errors.Is(err, store.ErrLocked) {
+			return record, err
+		}
+		if !waiting && h.Waiting != nil {
+			h.Waiting()
+		}
+		timer := time.NewTimer(lockRetry)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return nil, fmt.Errorf("%w (%w)", err, context.Cause(ctx))
+		case <-timer.C:
+		}
+	}
+}
+
+// apply runs one pass and keeps those who look informed.
+func (h *Hand) apply(ctx context.Context, record *store.Store, desired apply.Desired) (declaration.Outcome, error) {
+	state := PassState{Started: h.Now().UTC()}
+	if last, err := load[PassState](h.Runtime, passName); err == nil && last != nil {
+		state.Outcome = last.Outcome
+	}
+	h.note(state)
+
+	var mu sync.Mutex
+	var now *apply.Activity // guarded by mu
+	applier := apply.New(apply.Config{
+		Machine: h.Machine, Store: record, Now: h.Now, Log: h.Log,
+		Watch: func(a apply.Activity) {
+			mu.Lock()
+			defer mu.Unlock()
+			now = &a
+		},
+	})
+	over := make(chan struct{})
+	var narrator sync.WaitGroup
+	narrator.Go(func() {
+		ticker := time.NewTicker(narrateEvery)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-over:
+				return
+			case <-ticker.C:
+			}
+			mu.Lock()
+			changed := now != nil && (state.Activity == nil || *now != *state.Activity)
+			state.Activity = now
+			mu.Unlock()
+			if changed {
+				h.note(state)
+			}
+		}
+	})
+	outcome, err := applier.Reconcile(ctx, desired)
+	close(over)
+	narrator.Wait()
+
+	state.Finished, state.Activity, state.Outcome = h.Now().UTC(), nil, outcome
+	if err != nil {
+		state.Error = oneLine(err.Error())
+	}
+	h.note(state)
+	return outcome, err
+}
+
+func (h *Hand) note(state PassState) {
+	state.Process = h.Process
+	publish(h.Runtime, h.Log, passName, state)
+}
+
+// Desired reads the document of an accepted declaration. It was verified when
+// it was accepted; the store is nobody else's to write.
+func Desired(held store.Accepted) (apply.Desired, error) {
+	desired := apply.Desired{Source: held.Source, Epoch: held.Epoch, Generation: held.Generation, Digest: held.Digest}
+	switch held.Source {
+	case store.SourceBundle:
+		b, err := declaration.ParseBundle(held.Document)
+		desired.Resources = b.Resources
+		return desired, err
+	case store.SourcePlane:
+		d, _, err := declaration.Reopen(held.Document)
+		desired.Resources = d.Resources
+		return desired, err
+	}
+	return apply.Desired{}, fmt.Errorf("its source %q is not one this mesh-host knows", held.Source)
+}

@@ -1,0 +1,248 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"mesh/host/apply"
+	"mesh/host/declaration"
+	"mesh/host/store"
+)
+
+// State is one of the states a machine with a host can be in.
+type State string
+
+// The states; a machine without a host is "unmanaged" and has nobody to ask.
+const (
+	StateHosted       State = "hosted"       // a member of no mesh
+	StateEnrolled     State = "enrolled"     // a member whose link is up
+	StateDisconnected State = "disconnected" // a member whose link is down
+)
+
+// Status is everything this machine knows of itself, offline. Fields may be
+// added and never change meaning.
+type Status struct {
+	State       State         `json:"state"`
+	Since       *time.Time    `json:"since,omitempty"`  // absent: not known
+	Reason      string        `json:"reason,omitempty"` // disconnected: why
+	HostVersion string        `json:"host_version"`
+	Running     bool          `json:"running"` // whether mesh-host is at work
+	Member      *StatusMember `json:"member,omitempty"`
+	Attempt     *time.Time    `json:"enrolment_begun,omitempty"` // an enrolment whose answer is not known
+	Held        *StatusHeld   `json:"declaration,omitempty"`
+	Refused     *Refused      `json:"refused,omitempty"`
+	Pass        *StatusPass   `json:"pass,omitempty"` // absent: none since this machine started
+	Converged   bool          `json:"converged"`      // what is held is applied and nothing is owed
+	Resources   []StatusItem  `json:"resources"`
+	Owed        []StatusOwed  `json:"owed"`
+	Left        []StatusLeft  `json:"left"`
+	Losses      []StatusLoss  `json:"losses"`
+	Problems    []string      `json:"problems"` // parts of this status that could not be read
+}
+
+// StatusMember is this machine's place in a mesh.
+type StatusMember struct {
+	Mesh      string    `json:"mesh"`
+	Node      string    `json:"node"`
+	Addresses []string  `json:"addresses"`
+	Plane     []string  `json:"plane"` // while the link is up: the one address it uses
+	Key       string    `json:"key"`
+	Since     time.Time `json:"since"`
+}
+
+// StatusHeld is the declaration this machine follows.
+type StatusHeld struct {
+	Source     store.Source `json:"source"`
+	Mesh       string       `json:"mesh,omitempty"`
+	Epoch      uint64       `json:"epoch"`
+	Generation uint64       `json:"generation"`
+	Digest     string       `json:"digest"`
+	Accepted   time.Time    `json:"accepted"`
+}
+
+// StatusPass is the pass that goes on, or the last one.
+type StatusPass struct {
+	Started  time.Time       `json:"started"`
+	Finished *time.Time      `json:"finished,omitempty"` // absent: it goes on
+	Activity *apply.Activity `json:"activity,omitempty"`
+	Error    string          `json:"error,omitempty"`
+}
+
+// StatusItem is one resource. One that no pass has looked at yet has no status.
+type StatusItem struct {
+	declaration.Result
+	Owned bool `json:"owned"`
+}
+
+// StatusOwed is a restart that was not paid yet.
+type StatusOwed struct {
+	Unit       string    `json:"unit"`
+	Because    string    `json:"because"` // "file /etc/demo.conf"
+	ID         string    `json:"id"`
+	Epoch      uint64    `json:"epoch"`
+	Generation uint64    `json:"generation"`
+	Since      time.Time `json:"since"`
+}
+
+// StatusLeft is a place that was given up with something left behind.
+type StatusLeft struct {
+	ID    string           `json:"id"`
+	Kind  declaration.Kind `json:"kind"`
+	Where string           `json:"where"`
+	Why   string           `json:"why"`
+	Since time.Time        `json:"since"`
+}
+
+// StatusLoss is a part of the host's record that is gone.
+type StatusLoss struct {
+	What  string    `json:"what"`
+	Grave bool      `json:"grave"` // everything recorded before is doubtful: nothing of it is removed
+	Since time.Time `json:"since"`
+}
+
+// Inspection is what looking at this machine's own record needs. It takes no
+// lock, changes nothing and asks nobody.
+type Inspection struct {
+	Identity Folder
+	Runtime  Folder
+	Store    store.Directory
+	Alive    func(Process) bool // whether that run of a program goes on
+	Version  string
+}
+
+// Status reads everything. What cannot be read is named in Problems; there is
+// an error only when nothing can be said at all, because the record is of a
+// newer version or may not be read by this user.
+func (i Inspection) Status() (Status, error) {
+	s := Status{
+		State: StateHosted, HostVersion: i.Version,
+		Resources: []StatusItem{}, Owed: []StatusOwed{}, Left: []StatusLeft{}, Losses: []StatusLoss{}, Problems: []string{},
+	}
+	view, _, err := store.Read(i.Store)
+	if err != nil {
+		return Status{}, fmt.Errorf("read this machine's record: %w", err)
+	}
+	file, err := readIdentity(i.Identity)
+	if err != nil {
+		s.Problems = append(s.Problems, oneLine(err.Error()))
+	}
+	linkState, linkErr := load[LinkState](i.Runtime, linkName)
+	pass, passErr := load[PassState](i.Runtime, passName)
+	if err := errors.Join(linkErr, passErr); err != nil {
+		s.Problems = append(s.Problems, oneLine(fmt.Sprintf("read what mesh-host is doing: %v", err)))
+	}
+	s.Running = linkState != nil && i.Alive(linkState.Process)
+	s.membership(file, linkState)
+	s.record(view)
+	s.passes(pass, view, pass != nil && i.Alive(pass.Process))
+	return s, nil
+}
+
+// membership fills in what concerns the mesh and the link.
+func (s *Status) membership(file identityFile, l *LinkState) {
+	if file.Member == nil {
+		if file.Attempt != nil {
+			s.Attempt = &file.Attempt.Time
+		}
+		return
+	}
+	m := file.Member
+	s.Member = &StatusMember{Mesh: m.Mesh, Node: m.Node, Addresses: m.Addresses, Since: m.Since}
+	if member, err := file.membership(); err == nil {
+		s.Member.Key = member.Key.Public().String()
+	}
+	for _, a := range m.Plane {
+		s.Member.Plane = append(s.Member.Plane, a.String())
+	}
+	switch {
+	case l == nil:
+		s.State, s.Reason = StateDisconnected, "mesh-host is not running"
+		return
+	case s.Running && l.Up:
+		s.State, s.Since = StateEnrolled, &l.Since
+		s.Member.Plane = []string{l.Address}
+	case s.Running:
+		s.State, s.Since, s.Reason = StateDisconnected, &l.Since, l.Error
+	case l.Up:
+		s.State, s.Reason = StateDisconnected, "mesh-host is not running; it ended without saying so"
+	default:
+		s.State, s.Since, s.Reason = StateDisconnected, &l.Since, "mesh-host is not running"
+	}
+	s.Refused = l.Refused
+}
+
+// record fills in what the store holds.
+func (s *Status) record(view store.View) {
+	if a := view.Accepted; a != nil {
+		s.Held = &StatusHeld{Source: a.Source, Mesh: a.Mesh, Epoch: a.Epoch, Generation: a.Generation, Digest: a.Digest, Accepted: a.Time}
+	}
+	for _, o := range view.Debts {
+		s.Owed = append(s.Owed, StatusOwed{Unit: o.Unit, Because: o.Because.String(), ID: o.ID, Epoch: o.Epoch, Generation: o.Generation, Since: o.Time})
+	}
+	for _, f := range view.Left {
+		s.Left = append(s.Left, StatusLeft{ID: f.ID, Kind: f.Kind, Where: f.Where, Why: f.Left, Since: f.Time})
+	}
+	for _, l := range view.Losses {
+		s.Losses = append(s.Losses, StatusLoss{What: l.File + ": " + l.What, Grave: l.Grave, Since: l.Time})
+	}
+}
+
+// passes fills in the resources: what is declared, with what the last pass over
+// that very declaration found.
+func (s *Status) passes(p *PassState, view store.View, alive bool) {
+	found := map[store.Key]declaration.Result{}
+	current := false
+	if p != nil {
+		s.Pass = &StatusPass{Started: p.Started, Error: p.Error}
+		switch {
+		case !p.Finished.IsZero():
+			s.Pass.Finished = &p.Finished
+		case alive:
+			s.Pass.Activity = p.Activity
+		default:
+			s.Pass.Error = "it was cut short; the next one goes on from there"
+		}
+		current = view.Accepted != nil && p.Outcome.Digest == view.Accepted.Digest && p.Outcome.Epoch == view.Accepted.Epoch
+		for _, r := range p.Outcome.Results {
+			if current {
+				found[store.Key{Kind: r.Kind, Where: r.Where}] = r
+			}
+		}
+	}
+	s.list(view, found)
+	s.Converged = view.Accepted == nil || current && p.Error == "" && Converged(p.Outcome) && len(s.Owed) == 0
+}
+
+func (s *Status) list(view store.View, found map[store.Key]declaration.Result) {
+	if view.Accepted == nil {
+		return
+	}
+	desired, err := Desired(*view.Accepted)
+	if err != nil {
+		s.Problems = append(s.Problems, oneLine(fmt.Sprintf("read the declaration held: %v", err)))
+		return
+	}
+	owned := map[store.Key]bool{}
+	for _, o := range view.Owned {
+		owned[o.Key] = true
+	}
+	add := func(id string, key store.Key) {
+		result, ok := found[key]
+		if !ok {
+			result = declaration.Result{ID: id, Kind: key.Kind, Where: key.Where}
+		}
+		s.Resources = append(s.Resources, StatusItem{Result: result, Owned: owned[key]})
+	}
+	declared := map[store.Key]bool{}
+	for _, r := range desired.Resources {
+		key := store.Key{Kind: r.Kind(), Where: r.Where()}
+		declared[key] = true
+		add(r.ID, key)
+	}
+	for _, o := range view.Owned { // no longer declared and not gone yet
+		if !declared[o.Key] {
+			add(o.ID, o.Key)
+		}
+	}
+}

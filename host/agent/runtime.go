@@ -1,0 +1,166 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"mesh/host/apply"
+	"mesh/host/declaration"
+)
+
+// Files in the runtime folder, for those who look. Nothing is decided by them;
+// they are gone after a reboot, as is what they speak of.
+const (
+	linkName = "link.json"
+	passName = "pass.json"
+)
+
+// Process names one run of a program: a number alone is given again.
+type Process struct {
+	PID   int    `json:"pid"`
+	Start uint64 `json:"start"` // since boot, in ticks
+}
+
+// FindProcess reads proc_pid_stat(5) below fsys, which is rooted at "/".
+func FindProcess(fsys fs.FS, pid int) (Process, error) {
+	b, err := fs.ReadFile(fsys, fmt.Sprintf("proc/%d/stat", pid))
+	if err != nil {
+		return Process{}, err
+	}
+	_, rest, _ := strings.Cut(string(b[strings.LastIndexByte(string(b), ')')+1:]), " ")
+	fields := strings.Fields(rest) // from field 3 on
+	if len(fields) < 20 {
+		return Process{}, fmt.Errorf("read /proc/%d/stat: it has %d fields", pid, len(fields)+2)
+	}
+	start, err := strconv.ParseUint(fields[19], 10, 64)
+	if err != nil {
+		return Process{}, fmt.Errorf("read /proc/%d/stat: %v", pid, err)
+	}
+	return Process{PID: pid, Start: start}, nil
+}
+
+// LinkState is what became of the link.
+type LinkState struct {
+	Process Process   `json:"process"`
+	Up      bool      `json:"up"`
+	Since   time.Time `json:"since"`
+	Address string    `json:"address,omitempty"` // of the plane, while up
+	Error   string    `json:"error,omitempty"`   // why not, while down
+	Refused *Refused  `json:"refused,omitempty"` // the newest declaration that was refused
+}
+
+// Refused is a declaration that is not followed.
+type Refused struct {
+	Epoch      uint64    `json:"epoch"`
+	Generation uint64    `json:"generation"`
+	Digest     string    `json:"digest"`
+	Reason     string    `json:"reason"`
+	Time       time.Time `json:"time"`
+}
+
+// PassState is the pass that is going on, or the last one.
+type PassState struct {
+	Process  Process             `json:"process"`
+	Started  time.Time           `json:"started"`
+	Finished time.Time           `json:"finished,omitzero"` // zero: it goes on, if the process lives
+	Activity *apply.Activity     `json:"activity,omitempty"`
+	Error    string              `json:"error,omitempty"` // of the pass as a whole
+	Outcome  declaration.Outcome `json:"outcome"`         // of the last pass that finished
+}
+
+// publish writes a runtime file. That nobody can look is no reason to stop.
+func publish(folder Folder, log *slog.Logger, name string, v any) {
+	b, err := json.Marshal(v, json.Deterministic(true))
+	if err == nil {
+		err = folder.Replace(name, append(b, '\n'))
+	}
+	if err != nil {
+		log.Warn("status cannot be published", "err", err)
+	}
+}
+
+// load reads a runtime file; nil when there is none. One that makes no sense is
+// none: a later one replaces it.
+func load[T any](folder Folder, name string) (*T, error) {
+	b, err := folder.Read(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	v := new(T)
+	if json.Unmarshal(b, v) != nil {
+		return nil, nil
+	}
+	return v, nil
+}
+
+// board publishes the state of the link.
+type board struct {
+	folder  Folder
+	log     *slog.Logger
+	process Process
+	now     func() time.Time
+
+	mu    sync.Mutex
+	state LinkState
+}
+
+func (b *board) linkUp(address string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.log.Info("the link to the plane is up", "address", address)
+	b.publishLocked(LinkState{Up: true, Since: b.now().UTC(), Address: address, Refused: b.state.Refused})
+}
+
+// linkDown keeps since when the link is down while only the reason changes.
+func (b *board) linkDown(reason string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	next := b.state
+	if next.Up || next.Since.IsZero() {
+		next = LinkState{Since: b.now().UTC(), Refused: b.state.Refused}
+	}
+	if next.Error != reason {
+		b.log.Warn("there is no link to the plane", "err", reason)
+	}
+	next.Error = reason
+	b.publishLocked(next)
+}
+
+func (b *board) refused(r Refused) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	next := b.state
+	next.Refused = &r
+	b.publishLocked(next)
+}
+
+func (b *board) accepted() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	next := b.state
+	next.Refused = nil
+	b.publishLocked(next)
+}
+
+// stopped is written when the agent ends.
+func (b *board) stopped() { b.linkDown("mesh-host was stopped") }
+
+func (b *board) publishLocked(next LinkState) {
+	next.Process = b.process
+	if next == b.state {
+		return
+	}
+	b.state = next
+	publish(b.folder, b.log, linkName, next)
+}
