@@ -3,6 +3,7 @@ package scenario_test
 import (
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -208,4 +209,23 @@ func TestBoundedWork(t *testing.T) {
 	refuse(t, base+strings.Repeat("#", scenario.SizeLimit), "1:1: the document has more than 64 KiB")
 	refuse(t, strings.Repeat("[", 17), "1:17: more than 16 brackets are open here")
 	refuse(t, strings.Repeat("{a: ", 17), "1:65: more than 16 brackets are open here")
+
+	endless := &endless{}
+	if _, err := scenario.Parse("case.yaml", endless); err == nil || endless.read > 2*scenario.SizeLimit {
+		t.Errorf("read %d bytes: %v", endless.read, err)
+	}
+}
+
+// endless is a document without end, up to where a test gives up.
+type endless struct{ read int }
+
+func (e *endless) Read(b []byte) (int, error) {
+	if e.read > 100*scenario.SizeLimit {
+		return 0, io.EOF
+	}
+	for i := range b {
+		b[i] = '#'
+	}
+	e.read += len(b)
+	return len(b), nil
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"flag"
+	"fmt"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -149,6 +150,23 @@ machines:
 	}
 	if diff := cmp.Diff([]string{"203.0.113.12/29", "203.0.113.13/29", "203.0.113.14/29"}, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestManyRouters: machines come after the routers where those need the gap.
+func TestManyRouters(t *testing.T) {
+	var segments, routers strings.Builder
+	for i := range 9 {
+		fmt.Fprintf(&segments, "  site%d: {kind: site, ipv4: 10.%d.0.0/24}\n", i, i)
+		fmt.Fprintf(&routers, "  router%d: {inside: site%d, outside: public}\n", i, i)
+	}
+	u := plan(t, parse(t, "name: many\nsegments:\n  public: {kind: public, ipv4: 203.0.113.0/24}\n"+segments.String()+
+		"routers:\n"+routers.String()+"machines:\n  one: {segments: [public]}\n"), run)
+	if got, want := u.Routers[8].Outside.Addrs[0].String(), "203.0.113.11/24"; got != want {
+		t.Errorf("the last router has %s, want %s", got, want)
+	}
+	if got, want := u.Machines[0].NICs[0].IPv4.String(), "203.0.113.12/24"; got != want {
+		t.Errorf("the machine has %s, want %s", got, want)
 	}
 }
 

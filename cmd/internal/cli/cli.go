@@ -59,12 +59,20 @@ func Run(root *cobra.Command, s Streams, args []string) int {
 // complete makes c and what is below it note that one of them began, and gives
 // those that only hold others something to run.
 func complete(c *cobra.Command, began *bool) {
-	for _, hook := range []*func(*cobra.Command, []string) error{&c.PersistentPreRunE, &c.PreRunE, &c.RunE} {
+	// The hooks before RunE come before cobra has looked at every flag.
+	for _, hook := range []*func(*cobra.Command, []string) error{&c.PersistentPreRunE, &c.PreRunE} {
 		if run := *hook; run != nil {
 			*hook = func(c *cobra.Command, args []string) error {
-				*began = true
-				return run(c, args)
+				err := run(c, args)
+				*began = err != nil
+				return err
 			}
+		}
+	}
+	if run := c.RunE; run != nil {
+		c.RunE = func(c *cobra.Command, args []string) error {
+			*began = true
+			return run(c, args)
 		}
 	}
 	if c.HasSubCommands() && !c.Runnable() {

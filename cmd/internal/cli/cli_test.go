@@ -32,7 +32,16 @@ func TestMain(m *testing.M) {
 
 // program is a command tree with one command for each way to end.
 func program(result error) *cobra.Command {
-	root := &cobra.Command{Use: "demo", Version: "1.2.3"}
+	root := &cobra.Command{
+		Use: "demo", Version: "1.2.3",
+		PersistentPreRunE: func(c *cobra.Command, _ []string) error {
+			if c.Name() == "unprepared" {
+				return result
+			}
+			return nil
+		},
+	}
+	unprepared := &cobra.Command{Use: "unprepared", RunE: func(*cobra.Command, []string) error { return nil }}
 	image := &cobra.Command{Use: "image", Short: "Images"}
 	build := &cobra.Command{
 		Use:  "build NAME",
@@ -72,7 +81,7 @@ func program(result error) *cobra.Command {
 		},
 	}
 	image.AddCommand(build)
-	root.AddCommand(image, plain, signalled, stubborn)
+	root.AddCommand(image, plain, signalled, stubborn, unprepared)
 	return root
 }
 
@@ -97,6 +106,8 @@ func TestRun(t *testing.T) {
 		{args: "image build a", result: cli.WithCode(cli.Prerequisite, errors.New("")), code: 4, out: "built a\n"},
 		{args: "image build a", result: context.Canceled, code: 1, out: "built a\n", err: "demo: context canceled\n"},
 		{args: "image build a", result: cli.WithCode(cli.Usage, nil), code: 0, out: "built a\n"},
+
+		{args: "unprepared", result: failed, code: 1, err: "demo: build image: no space\n"},
 
 		{args: "image build", code: 2, err: "demo: accepts 1 arg(s), received 0 (usage: demo image build NAME [flags])\n"},
 		{args: "image build a --jobs many", code: 2, err: "demo: invalid argument \"many\" for \"--jobs\" flag: strconv.ParseInt: parsing \"many\": invalid syntax (see `demo image build --help`)\n"},

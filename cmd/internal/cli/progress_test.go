@@ -49,6 +49,23 @@ func TestPlainProgress(t *testing.T) {
 	})
 }
 
+// TestEndIsLast: whenever a step ends, nothing is said of it afterwards.
+func TestEndIsLast(t *testing.T) {
+	for range 100 {
+		synctest.Test(t, func(t *testing.T) {
+			var log bytes.Buffer
+			p := cli.NewProgress(&log)
+			done := p.Step("boot")
+			time.Sleep(time.Second) // the instant at which it is announced
+			done(nil)
+			synctest.Wait()
+			if !strings.HasSuffix(log.String(), "ok      boot (1.0s)\n") {
+				t.Fatalf("%q", log.String())
+			}
+		})
+	}
+}
+
 // sorted is for lines of one instant, whose order is nobody's promise.
 func sorted(log string) []string {
 	lines := strings.SplitAfter(log, "\n")
