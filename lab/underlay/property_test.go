@@ -167,9 +167,27 @@ func TestEveryoneHasAWayOut(t *testing.T) {
 	})
 }
 
+// TestCaseL4AddressesAreDeclared: an address and a MAC follow from what declares
+// them. Nothing else that is declared moves them, not even another machine.
+func TestCaseL4AddressesAreDeclared(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := scenariotest.Draw(t)
+		before := planned(t, s, "0000000a")
+		s.About, s.Place = "told otherwise", nil
+		for i := range s.Machines {
+			s.Machines[i].MemoryBytes *= 2
+		}
+		s.Machines = append(s.Machines, scenario.Machine{Name: "the-last-one-of-them-all", Segments: s.Machines[0].Segments})
+		after := planned(t, s, "0000000a")
+		after.Machines = after.Machines[:len(after.Machines)-1]
+		if diff := cmp.Diff(before.Machines, after.Machines, compareNetip); diff != "" {
+			t.Fatalf("(-before +after):\n%s", diff)
+		}
+	})
+}
+
 // TestCaseL1SameInside: raised twice, a scenario is alike inside, and has nothing
-// in common that the lab machine can see. L4: nothing but the declaration decides
-// on an address.
+// in common that the lab machine can see.
 func TestCaseL1SameInside(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := scenariotest.Draw(t)
