@@ -1,0 +1,110 @@
+package libvirt
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/user"
+	"slices"
+	"strconv"
+	"syscall"
+)
+
+// The device for KVM, and how udev makes it: without udev (in a container) it
+// often belongs to root alone. Then no machine can use it, since libvirt runs
+// them as qemuUser; worse, libvirt itself, which looks at what QEMU can do as
+// root and at the device as that user, distrusts what it found each time anew
+// and takes half a minute for every question. So the lab gives the device its
+// usual group and mode while its own daemon runs, and its old ones afterwards.
+const (
+	kvmDev   = "/dev/kvm"
+	kvmGroup = "kvm"
+	kvmMode  = 0o660
+)
+
+// owner is what is put back.
+type owner struct {
+	Mode fs.FileMode `json:"mode"` // permissions only
+	UID  int         `json:"uid"`
+	GID  int         `json:"gid"`
+}
+
+// openKVM lets machines use the device; it does nothing where they can, where
+// there is none, and where the group is unknown.
+func (d *Daemon) openKVM() error {
+	is, err := ownerOf(kvmDev)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	group, err := user.LookupGroup(kvmGroup)
+	if err != nil || is.lets(machineUser()) {
+		return nil
+	}
+	gid, err := strconv.Atoi(group.Gid)
+	if err != nil {
+		return fmt.Errorf("group %s: %w", kvmGroup, err)
+	}
+	text, err := json.Marshal(is)
+	if err != nil {
+		return err
+	}
+	if err := writeFile(d.path("kvm.json"), text); err != nil {
+		return err
+	}
+	d.log.Info("opened to machines while the daemon runs", "device", kvmDev, "group", kvmGroup)
+	return setOwner(kvmDev, owner{kvmMode, is.UID, gid})
+}
+
+// closeKVM puts back what openKVM changed, if anything.
+func (d *Daemon) closeKVM() error {
+	file := d.path("kvm.json")
+	text, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	var was owner
+	if err := json.Unmarshal(text, &was); err != nil {
+		return fmt.Errorf("read %s, which says how %s was: %w; put it right by hand and remove the file", file, kvmDev, err)
+	}
+	if err := setOwner(kvmDev, was); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return os.Remove(file)
+}
+
+// lets tells whether that user may read and write; nil is the caller, who may.
+func (o owner) lets(c *syscall.Credential) bool {
+	switch {
+	case c == nil:
+		return true
+	case int(c.Uid) == o.UID:
+		return o.Mode&0o600 == 0o600
+	case int(c.Gid) == o.GID || slices.Contains(c.Groups, uint32(o.GID)):
+		return o.Mode&0o060 == 0o060
+	}
+	return o.Mode&0o006 == 0o006
+}
+
+func ownerOf(path string) (owner, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return owner{}, err
+	}
+	s, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return owner{}, fmt.Errorf("%s: its owner is unknown", path)
+	}
+	return owner{info.Mode().Perm(), int(s.Uid), int(s.Gid)}, nil
+}
+
+func setOwner(path string, o owner) error {
+	return errors.Join(os.Chown(path, o.UID, o.GID), os.Chmod(path, o.Mode))
+}

@@ -1,0 +1,138 @@
+package libvirt
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"mesh/lab/machine"
+)
+
+// logDir is where libvirt keeps the error output of its QEMU processes, one
+// file for each name of a domain, that of an earlier domain first.
+const logDir = "/var/log/libvirt/qemu"
+
+// stderrTail bounds what is kept of a process's error output, in bytes.
+const stderrTail = 4 << 10
+
+// What libvirt itself writes into such a file: a line as a process starts, its
+// environment and command line with each word but the last continued by a
+// backslash, what the process says, and a line as it ends.
+var (
+	starting = regexp.MustCompile(`^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}\+0000: starting up`)
+	ending   = regexp.MustCompile(`^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}\+0000: shutting down, reason=(\S+)`)
+	assigned = regexp.MustCompile(`^[A-Z_][A-Z0-9_]*=`)
+)
+
+// causes are libvirt's words for why a domain was shut off.
+var causes = map[string]machine.Cause{
+	"destroyed": machine.Destroyed,
+	"shutdown":  machine.ShutDown,
+	"panicked":  machine.Panicked,
+	"crashed":   machine.Failed,
+	"failed":    machine.Failed,
+}
+
+// processLog is what a log says of the last process in it.
+type processLog struct {
+	command string        // without its environment
+	stderr  string        // the last stderrTail bytes, whole lines
+	cause   machine.Cause // Unknown while it runs
+}
+
+// parseLog reads a log to its end.
+func parseLog(r io.Reader) (processLog, error) {
+	l := processLog{cause: machine.Unknown}
+	var command []string
+	var stderr bytes.Buffer
+	inCommand := false
+	lines := bufio.NewReader(r)
+	for {
+		line, err := lines.ReadString('\n')
+		line = strings.TrimRight(line, "\n")
+		switch match := ending.FindStringSubmatch(line); {
+		case line == "" && err != nil:
+		case starting.MatchString(line):
+			l, command, inCommand = processLog{cause: machine.Unknown}, nil, true
+			stderr.Reset()
+		case inCommand:
+			word, more := strings.CutSuffix(line, ` \`)
+			if len(command) > 0 || !assigned.MatchString(word) {
+				command = append(command, word)
+			}
+			inCommand = more
+		case match != nil:
+			l.cause = machine.Unknown
+			if cause, known := causes[match[1]]; known {
+				l.cause = cause
+			}
+		default:
+			stderr.WriteString(line + "\n")
+			keepTail(&stderr)
+		}
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return processLog{}, err
+		}
+	}
+	l.command = strings.Join(command, " ")
+	l.stderr = stderr.String()
+	return l, nil
+}
+
+// keepTail drops whole lines from the front of b until it is short enough; of
+// a single line that is too long it keeps the end.
+func keepTail(b *bytes.Buffer) {
+	for b.Len() > stderrTail {
+		if end := bytes.IndexByte(b.Bytes(), '\n') + 1; end < b.Len() {
+			b.Next(end)
+		} else {
+			b.Next(b.Len() - stderrTail)
+		}
+	}
+}
+
+// readLog reads what libvirt logged of a machine; no log is an empty one.
+func readLog(name string) (processLog, error) {
+	f, err := os.Open(filepath.Join(logDir, filepath.Base(name)+".log"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return processLog{cause: machine.Unknown}, nil
+	}
+	if err != nil {
+		return processLog{}, err
+	}
+	defer f.Close()
+	return parseLog(f)
+}
+
+// removeLogs removes a machine's log and the older ones that were moved aside
+// when it grew (virtlogd adds .0, .1, …).
+func removeLogs(name string) error {
+	entries, err := os.ReadDir(logDir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("list logs: %w", err)
+	}
+	own := regexp.MustCompile(`^` + regexp.QuoteMeta(name) + `\.log(\.\d+)?$`)
+	var failed []error
+	for _, e := range entries {
+		if !own.MatchString(e.Name()) {
+			continue
+		}
+		if err := os.Remove(filepath.Join(logDir, e.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			failed = append(failed, err)
+		}
+	}
+	return errors.Join(failed...)
+}
