@@ -7,12 +7,16 @@
 // and no longer declared is removed in reverse order of ownership, as far as it
 // is still recognised.
 //
+// A resource that fails stops only the services that are to be restarted when
+// it changes: they wait.
+//
 // host/agent, host/bundle and cmd/host may import it.
 package apply
 
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"time"
 
@@ -36,7 +40,7 @@ type Activity struct {
 	ID    string           `json:"id"`
 	Kind  declaration.Kind `json:"kind"`
 	Where string           `json:"where"`
-	What  string           `json:"what"` // "installing", "waiting for the package lock held by apt-get (pid 811)"
+	What  string           `json:"what"` // "installing", "waiting for the package lock, which apt-get (process 811) holds"
 }
 
 // Config is what an Applier needs.
@@ -45,12 +49,16 @@ type Config struct {
 	Store   *store.Store
 	Now     func() time.Time // wall clock, for the times in records
 	Log     *slog.Logger     // nil means discard
-	Watch   func(Activity)   // nil means nobody watches; called from the goroutine that runs Reconcile
+	Watch   func(Activity)   // nil means nobody watches; called from the goroutine that runs Reconcile, at its end with the zero Activity
 }
 
 // Applier applies declarations to one machine. One call runs at a time.
 type Applier struct {
-	cfg Config
+	machine resource.Machine
+	store   *store.Store
+	now     func() time.Time
+	log     *slog.Logger
+	watch   func(Activity)
 }
 
 // New makes an Applier; it touches nothing.
@@ -61,25 +69,81 @@ func New(cfg Config) *Applier {
 	if cfg.Watch == nil {
 		cfg.Watch = func(Activity) {}
 	}
-	return &Applier{cfg: cfg}
-}
-
-// Recover resolves every intent that a crash left open, by looking at what is
-// there, and says one line for each. Reconcile does it too; calling it first is
-// for whoever wants to say what was found.
-func (a *Applier) Recover(ctx context.Context) ([]string, error) {
-	return nil, errors.New("recover: not built yet")
+	return &Applier{machine: cfg.Machine, store: cfg.Store, now: cfg.Now, log: cfg.Log, watch: cfg.Watch}
 }
 
 // Plan says what Reconcile would do now, and touches nothing.
 func (a *Applier) Plan(ctx context.Context, d Desired) (Plan, error) {
-	return Plan{}, errors.New("plan: not built yet")
+	k, err := a.known(ctx, d)
+	if err != nil {
+		return Plan{}, err
+	}
+	return k.plan(), nil
+}
+
+// known looks at everything d declares and everything that is owned.
+func (a *Applier) known(ctx context.Context, d Desired) (*known, error) {
+	k := newKnown(d, a.store.View())
+	var keys []store.Key
+	declared := map[store.Key]bool{}
+	for _, r := range d.Resources {
+		key := resource.KeyOf(r)
+		if declared[key] {
+			return nil, fmt.Errorf("plan: %s is declared twice", key)
+		}
+		declared[key] = true
+		keys = append(keys, key)
+	}
+	for key := range k.owned {
+		if !declared[key] && resource.Known(key.Kind) {
+			keys = append(keys, key)
+		}
+	}
+	seen, err := a.look(ctx, keys)
+	if err != nil {
+		return nil, err
+	}
+	k.saw(seen)
+	return k, nil
+}
+
+func (a *Applier) look(ctx context.Context, keys []store.Key) (Seen, error) {
+	accounts, err := a.machine.Accounts()
+	if err != nil {
+		return Seen{}, err
+	}
+	return Seen{Found: resource.Look(ctx, a.machine, keys), Accounts: accounts}, nil
 }
 
 // Reconcile brings the machine to d, as far as it can, and says what became of
-// every resource: a resource that fails does not stop those that do not need
-// it. The outcome is complete even when there is an error; the error is for the
-// pass as a whole: the store cannot be written, or ctx ended.
+// every resource. The outcome is complete even when there is an error; the error
+// is for the pass as a whole: the store cannot be written, the machine cannot be
+// looked at, or ctx ended.
 func (a *Applier) Reconcile(ctx context.Context, d Desired) (declaration.Outcome, error) {
-	return declaration.Outcome{}, errors.New("reconcile: not built yet")
+	if _, err := a.Recover(ctx); err != nil {
+		return a.nothing(d, err), err
+	}
+	k, err := a.known(ctx, d)
+	if err != nil {
+		return a.nothing(d, err), err
+	}
+	p := &pass{Applier: a, known: k, became: map[string]declaration.Status{}}
+	p.execute(ctx, k.plan())
+	a.watch(Activity{})
+	out := declaration.Outcome{Epoch: d.Epoch, Generation: d.Generation, Digest: d.Digest, Results: p.results}
+	if ctx.Err() != nil {
+		p.errs = append(p.errs, context.Cause(ctx))
+	}
+	return out, errors.Join(p.errs...)
+}
+
+// nothing is the outcome of a pass that could not begin.
+func (a *Applier) nothing(d Desired, err error) declaration.Outcome {
+	out := declaration.Outcome{Epoch: d.Epoch, Generation: d.Generation, Digest: d.Digest}
+	for _, r := range d.Resources {
+		out.Results = append(out.Results, declaration.Result{
+			ID: r.ID, Kind: r.Kind(), Where: r.Where(), Status: declaration.StatusFailed, Reason: line(err.Error()),
+		})
+	}
+	return out
 }

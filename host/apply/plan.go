@@ -1,4 +1,306 @@
 package apply
 
-// Plan is what a pass would do, in order.
-type Plan struct{}
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"mesh/host/declaration"
+	"mesh/host/resource"
+	"mesh/host/store"
+	"mesh/host/system"
+)
+
+// Verb says what a step does.
+type Verb string
+
+// Every verb.
+const (
+	VerbNone    Verb = "none"    // it is as declared
+	VerbNote    Verb = "note"    // it is as declared; only the record of it changes
+	VerbMake    Verb = "make"    // nothing is there yet
+	VerbChange  Verb = "change"  // what is there is not as declared
+	VerbRestart Verb = "restart" // it is as declared, and a restart is owed
+	VerbRemove  Verb = "remove"  // owned, and not declared any more
+	VerbForget  Verb = "forget"  // not declared any more, and gone already
+	VerbLeave   Verb = "leave"   // not declared any more, and not the host's to remove
+	VerbRefuse  Verb = "refuse"  // not declared any more, but the record of it is doubtful
+	VerbBlocked Verb = "blocked" // something is in the way
+
+	verbWait Verb = "wait" // only while a plan is carried out: what it needs did not work
+)
+
+// Step is one resource's part of a plan.
+type Step struct {
+	ID    string           `json:"id"`
+	Kind  declaration.Kind `json:"kind"`
+	Where string           `json:"where"`
+	Verb  Verb             `json:"verb"`
+	Why   string           `json:"why,omitempty"`
+
+	resource declaration.Resource // zero for what is not declared any more
+	late     bool                 // a service once more, behind the removals
+	origin   store.State
+	before   store.State
+	target   store.State
+	restart  bool
+	owned    store.Owned // zero when it is not owned
+}
+
+func (s Step) key() store.Key { return store.Key{Kind: s.Kind, Where: s.Where} }
+
+// acts says whether the step touches the machine.
+func (s Step) acts() bool {
+	switch s.Verb {
+	case VerbMake, VerbChange, VerbRestart, VerbRemove:
+		return true
+	}
+	return false
+}
+
+// Plan is what a pass does, in order: what is declared as it is declared, then
+// what is owned and not declared any more, then the services that used it. The
+// same input gives the same plan.
+type Plan struct {
+	Epoch      uint64 `json:"epoch"`
+	Generation uint64 `json:"generation"`
+	Digest     string `json:"digest"`
+	Steps      []Step `json:"steps"`
+}
+
+// Changes counts the steps that touch the machine.
+func (p Plan) Changes() int {
+	n := 0
+	for _, s := range p.Steps {
+		if s.acts() {
+			n++
+		}
+	}
+	return n
+}
+
+// String is a line for each step that is not "none", and a line that counts.
+func (p Plan) String() string {
+	var b strings.Builder
+	none := 0
+	for _, s := range p.Steps {
+		if s.Verb == VerbNone {
+			none++
+			continue
+		}
+		fmt.Fprintf(&b, "%-8s %s %s", s.Verb, s.Kind, s.Where)
+		if s.ID != "" {
+			fmt.Fprintf(&b, " (%s)", s.ID)
+		}
+		if s.Why != "" {
+			fmt.Fprintf(&b, ": %s", s.Why)
+		}
+		b.WriteString("\n")
+	}
+	fmt.Fprintf(&b, "%d to change, %d as declared, %d in all\n", p.Changes(), none, len(p.Steps))
+	return b.String()
+}
+
+// Seen is what was observed of a machine.
+type Seen struct {
+	Found    map[store.Key]resource.Found // for every place that is declared or owned
+	Accounts system.Accounts
+}
+
+// NewPlan decides what brings a machine, of which this is the record and this
+// was seen, to d. It is pure.
+func NewPlan(d Desired, record store.View, seen Seen) Plan {
+	k := newKnown(d, record)
+	k.saw(seen)
+	return k.plan()
+}
+
+// known is what decisions rest on. While a plan is carried out it follows what
+// is recorded and seen.
+type known struct {
+	d       Desired
+	owned   map[store.Key]store.Owned
+	debts   map[string][]store.Owed // by unit
+	dues    map[string][]string     // ID of a resource → units to restart when it changes
+	runs    map[string]bool         // units that are declared to run
+	origins map[store.Key]store.State
+	late    map[string]bool // units that owe a restart once something is removed
+	seen    Seen
+}
+
+func newKnown(d Desired, record store.View) *known {
+	k := &known{
+		d: d, owned: map[store.Key]store.Owned{}, debts: map[string][]store.Owed{},
+		dues: map[string][]string{}, origins: map[store.Key]store.State{},
+		late: map[string]bool{}, runs: map[string]bool{},
+	}
+	for _, o := range record.Owned {
+		k.owned[o.Key] = o
+	}
+	for _, debt := range record.Debts {
+		k.debts[debt.Unit] = append(k.debts[debt.Unit], debt)
+	}
+	for _, r := range d.Resources {
+		if r.Kind() == declaration.KindService && r.Service.State != "stopped" {
+			k.runs[r.Service.Unit] = true
+			for _, id := range r.Service.RestartOn {
+				k.dues[id] = append(k.dues[id], r.Service.Unit)
+			}
+		}
+	}
+	return k
+}
+
+// saw takes in what was seen. What was seen first is what was there before the
+// host touched it: a package may bring a service a moment later.
+func (k *known) saw(seen Seen) {
+	if k.seen.Found == nil {
+		k.seen.Found = map[store.Key]resource.Found{}
+	}
+	for key, found := range seen.Found {
+		k.seen.Found[key] = found
+		if _, known := k.origins[key]; !known && found.Err == nil {
+			k.origins[key] = found.State
+		}
+	}
+	k.seen.Accounts = seen.Accounts
+}
+
+func (k *known) plan() Plan {
+	p := Plan{Epoch: k.d.Epoch, Generation: k.d.Generation, Digest: k.d.Digest}
+	removals := k.removals()
+	for _, s := range removals {
+		for _, unit := range k.owesWhenGone(s) {
+			k.late[unit] = true
+		}
+	}
+	var late []Step
+	for _, r := range k.d.Resources {
+		p.Steps = append(p.Steps, k.apply(r, false))
+		if r.Kind() == declaration.KindService && k.late[r.Service.Unit] {
+			s := k.apply(r, true)
+			s.late = true
+			late = append(late, s.with(VerbRestart, "it owes a restart once what it uses is removed"))
+		}
+	}
+	p.Steps = append(append(p.Steps, removals...), late...)
+	return p
+}
+
+// owesWhenGone lists the units that owe a restart when s removes something.
+func (k *known) owesWhenGone(s Step) []string {
+	if s.Verb != VerbRemove && s.Verb != VerbForget {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(s.owned.Restarts), func(unit string) bool { return !k.runs[unit] })
+}
+
+// apply decides what is to be done about a declared resource. A running service
+// that is to be restarted behind the removals is not restarted before them.
+func (k *known) apply(r declaration.Resource, late bool) Step {
+	key := resource.KeyOf(r)
+	s := Step{ID: r.ID, Kind: key.Kind, Where: key.Where, resource: r}
+	found := k.seen.Found[key]
+	target, err := resource.Target(r, k.seen.Accounts)
+	owned, isOwned := k.owned[key]
+	s.owned, s.before, s.target, s.origin = owned, found.State, target, k.origins[key]
+	if isOwned {
+		s.origin = owned.Origin
+	}
+	switch {
+	case found.Err != nil:
+		return s.with(VerbBlocked, found.Err.Error())
+	case err != nil:
+		return s.with(VerbBlocked, err.Error())
+	case !found.State.Absent() && found.State.Type != target.Type:
+		return s.with(VerbBlocked, fmt.Sprintf("a %s is in the way: move it away, or declare another path", found.State.Type))
+	}
+	debts := k.debts[s.Where]
+	s.restart = s.Kind == declaration.KindService && k.runs[s.Where] && len(debts) > 0 && (late || !k.late[s.Where])
+	differs := resource.Differs(key.Kind, target, found.State)
+	switch {
+	case differs != "" && found.State.Absent():
+		return s.with(VerbMake, differs)
+	case differs != "":
+		return s.with(VerbChange, differs)
+	case s.restart:
+		return s.with(VerbRestart, owing(debts))
+	case !isOwned:
+		return s.with(VerbNote, "it is there already, and is not the host's to remove")
+	case owned.ID != r.ID:
+		return s.with(VerbNote, fmt.Sprintf("it was declared as %q", owned.ID))
+	case !slices.Equal(owned.Restarts, k.dues[r.ID]):
+		return s.with(VerbNote, "other services restart because of it")
+	case owned.Doubtful:
+		return s.with(VerbNote, "the record of it is older than a loss of the store, and is confirmed")
+	}
+	if since := resource.Differs(key.Kind, owned.Made, found.State); since != "" {
+		return s.with(VerbNote, "it is as declared, and not as it was made: "+since)
+	}
+	return s.with(VerbNone, "")
+}
+
+func (s Step) with(v Verb, why string) Step {
+	s.Verb, s.Why = v, why
+	return s
+}
+
+// owing says in words who owes what since when.
+func owing(debts []store.Owed) string {
+	text := fmt.Sprintf("it owes a restart because of %s (%s) since generation %d", debts[0].ID, debts[0].Because, debts[0].Generation)
+	if n := len(debts) - 1; n > 0 {
+		text += fmt.Sprintf(" and %d more", n)
+	}
+	return text
+}
+
+// removals decides about everything that is owned and not declared: in reverse
+// order of ownership, and directories last, the innermost first, because they
+// can go only when they are empty.
+func (k *known) removals() []Step {
+	declared := map[store.Key]bool{}
+	for _, r := range k.d.Resources {
+		declared[resource.KeyOf(r)] = true
+	}
+	var steps []Step
+	for key, o := range k.owned {
+		if !declared[key] && resource.Known(key.Kind) {
+			steps = append(steps, k.remove(o))
+		}
+	}
+	slices.SortFunc(steps, func(a, b Step) int {
+		aDir, bDir := a.Kind == declaration.KindDirectory, b.Kind == declaration.KindDirectory
+		switch {
+		case aDir != bDir && aDir:
+			return 1
+		case aDir != bDir:
+			return -1
+		case aDir:
+			if c := cmp.Compare(strings.Count(b.Where, "/"), strings.Count(a.Where, "/")); c != 0 {
+				return c
+			}
+		}
+		return cmp.Compare(b.owned.Order, a.owned.Order)
+	})
+	return steps
+}
+
+func (k *known) remove(o store.Owned) Step {
+	s := Step{ID: o.ID, Kind: o.Kind, Where: o.Where, owned: o, origin: o.Origin}
+	found := k.seen.Found[o.Key]
+	s.before = found.State
+	if found.Err != nil {
+		return s.with(VerbBlocked, found.Err.Error())
+	}
+	fate, why := resource.FateOf(o, found.State)
+	switch {
+	case fate == resource.Gone:
+		return s.with(VerbForget, "it is gone already")
+	case o.Doubtful:
+		return s.with(VerbRefuse, "the record of it is older than a loss of the store: remove it by hand if it is not needed, or acknowledge the loss")
+	case fate == resource.Leave:
+		return s.with(VerbLeave, why)
+	}
+	return s.with(VerbRemove, "it is not declared any more")
+}

@@ -77,7 +77,7 @@ type Intent struct {
 	Origin     State     `json:"origin"` // what was there before the host ever touched the place
 	Before     State     `json:"before"` // what is there now
 	Target     State     `json:"target"` // what shall be there
-	Owes       []string  `json:"owes,omitempty"`
+	Owes       []string  `json:"owes,omitempty"` // units that owe a restart once it is done
 	Time       time.Time `json:"time"`
 }
 
@@ -96,6 +96,7 @@ type Owned struct {
 	Generation uint64    `json:"generation"`
 	Origin     State     `json:"origin"`
 	Made       State     `json:"made"`
+	Restarts   []string  `json:"restarts,omitempty"` // units to restart when it changes or goes
 	Order      uint64    `json:"order"` // rises in the order places were first owned; 0: the store sets it
 	Time       time.Time `json:"time"`
 

@@ -1,23 +1,44 @@
 // Package system is the only one that touches the machine: its files, systemd,
 // and its packages.
+//
+// Files are written by one durable replace and reached without following a
+// link; nothing is removed recursively or across a mount. Packages change
+// outside the host's own control group. Nothing here decides: what shall be is
+// told, what is is reported.
+//
+// host/resource, host/apply and cmd/host may import it.
 package system
-
-import (
-	"log/slog"
-
-	"mesh/host/store"
-)
 
 // Config is what a System needs.
 type Config struct {
-	Log *slog.Logger // nil means discard
+	Runtime string // directory for what need not last; empty means /run/mesh-host
+	Workers int    // files prepared at once; 0 means 16
 }
 
 // System is this machine.
-type System struct{}
+type System struct {
+	*Files
+	*Packages
+	*Services
+	passwd
+}
 
 // New makes a System; it touches nothing.
-func New(cfg Config) *System { return &System{} }
+func New(cfg Config) *System {
+	if cfg.Runtime == "" {
+		cfg.Runtime = "/run/mesh-host"
+	}
+	if cfg.Workers == 0 {
+		cfg.Workers = 16
+	}
+	return &System{
+		Files: NewFiles(&Linux{}, cfg.Workers),
+		Packages: NewPackages(PackagesConfig{
+			Query: direct{}, Change: transient{cfg.Runtime}, Holder: lockHolder, Broken: dpkgInterrupted,
+		}),
+		Services: &Services{},
+	}
+}
 
-// StateDirectory is where the store of this machine lies.
-func (s *System) StateDirectory(path string) store.Directory { return nil }
+// StateDirectory is where the host keeps its record.
+func (s *System) StateDirectory(path string) *StateDirectory { return NewStateDirectory(s.Files, path) }

@@ -1,0 +1,147 @@
+// Package applytest is what every proof of the host shares: a scenario that a
+// machine is brought through, and the one checker of what must hold at every
+// moment, however the machine was stopped.
+//
+// Only tests import it.
+package applytest
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"mesh/host/apply"
+	"mesh/host/declaration"
+	"mesh/host/store"
+	"mesh/host/system"
+	"mesh/host/system/systemtest"
+)
+
+// StatePath is where the store lies in every scenario.
+const StatePath = "/var/lib/mesh-host"
+
+// MaxStoreBytes is the cap of the store in every scenario.
+const MaxStoreBytes = 1 << 20
+
+// Scenario is a machine and the declarations it gets, one after the other.
+type Scenario struct {
+	Machine func() *systemtest.Machine
+	Passes  []apply.Desired
+}
+
+// Clock is a wall clock that stands still.
+func Clock() time.Time { return time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC) }
+
+// Demo brings a machine through a first declaration with everything in it, a
+// second that changes, adds and removes, and an empty one. Some files are there
+// before, and some of them are declared.
+func Demo() Scenario {
+	return Scenario{Machine: demoMachine, Passes: []apply.Desired{
+		Desired(1, demoFirst()...), Desired(2, demoSecond()...), Desired(3),
+	}}
+}
+
+// Desired is a declaration of the plane with these resources.
+func Desired(generation uint64, resources ...declaration.Resource) apply.Desired {
+	return apply.Desired{
+		Source: store.SourcePlane, Epoch: 1, Generation: generation,
+		Digest: fmt.Sprintf("digest-%d", generation), Resources: resources,
+	}
+}
+
+func demoMachine() *systemtest.Machine {
+	m := systemtest.New()
+	file := func(content string) systemtest.Thing {
+		return systemtest.Thing{Type: system.TypeFile, Mode: 0o644, Content: content}
+	}
+	m.Disk.Put("/etc/foreign.conf", file("not ours\n"))
+	m.Disk.Put("/etc/same.conf", file("same\n"))
+	m.Disk.Put("/etc/other.conf", file("was here\n"))
+	m.AddUnit(systemtest.Unit{Name: "web.service", Active: "active", Enabled: "enabled", Reads: []string{"/etc/other.conf", "/etc/demo/b.conf", "/etc/demo/f.conf"}})
+	m.OfferPackage("demo", systemtest.Offer{
+		Versions: []string{"1.0", "1.1"},
+		Files:    map[string]string{"/srv/demo": "program\n", "/etc/demo.conf": "default\n"},
+		Users:    map[string]uint32{"demo": 999},
+		Units:    []systemtest.Unit{{Name: "demo.service", Reads: []string{"/etc/demo.conf", "/etc/demo/a.conf"}}},
+	})
+	return m
+}
+
+func demoFirst() []declaration.Resource {
+	return []declaration.Resource{
+		Directory("demo/dir", "/etc/demo", "0750"),
+		Directory("demo/sub", "/etc/demo/sub", ""),
+		File("demo/a", "/etc/demo/a.conf", "a1\n"),
+		File("demo/b", "/etc/demo/b.conf", "b1\n"),
+		File("demo/c", "/etc/demo/sub/c.conf", "c1\n"),
+		File("demo/f", "/etc/demo/f.conf", "f1\n"),
+		File("demo/d", "/srv/d", "d1\n"),
+		File("demo/same", "/etc/same.conf", "same\n"),
+		File("demo/other", "/etc/other.conf", "ours\n"),
+		{ID: "demo/package", Package: &declaration.Package{Name: "demo"}},
+		{ID: "demo/conf", File: &declaration.File{Path: "/etc/demo.conf", Content: "conf1\n", Owner: "demo", Mode: "0640"}},
+		Service("demo/service", "demo.service", "demo/a", "demo/conf"),
+		Service("demo/web", "web.service", "demo/other", "demo/b", "demo/f"),
+	}
+}
+
+func demoSecond() []declaration.Resource {
+	return []declaration.Resource{
+		Directory("demo/dir", "/etc/demo", "0755"),
+		File("demo/a", "/etc/demo/a.conf", "a2\n"),
+		File("demo/b-renamed", "/etc/demo/b.conf", "b1\n"),
+		File("demo/d", "/srv/d", "d2\n"),
+		File("demo/e", "/srv/e", "e1\n"),
+		File("demo/other", "/etc/other.conf", "ours too\n"),
+		{ID: "demo/package", Package: &declaration.Package{Name: "demo"}},
+		{ID: "demo/conf", File: &declaration.File{Path: "/etc/demo.conf", Content: "conf1\n", Owner: "demo", Mode: "0600"}},
+		Service("demo/service", "demo.service", "demo/a", "demo/conf"),
+		Service("demo/web", "web.service", "demo/other"),
+	}
+}
+
+// Directory, File and Service make resources in one line each.
+func Directory(id, path, mode string) declaration.Resource {
+	return declaration.Resource{ID: id, Directory: &declaration.Directory{Path: path, Mode: mode}}
+}
+
+// File is a file of root's, mode 0644.
+func File(id, path, content string) declaration.Resource {
+	return declaration.Resource{ID: id, File: &declaration.File{Path: path, Content: content}}
+}
+
+// Service is a running, enabled unit.
+func Service(id, unit string, restartOn ...string) declaration.Resource {
+	return declaration.Resource{ID: id, Service: &declaration.Service{Unit: unit, RestartOn: restartOn}}
+}
+
+// Open opens the store of m.
+func Open(m *systemtest.Machine) (*store.Store, store.Report, error) {
+	return store.Open(store.Config{
+		Directory: system.NewStateDirectory(m.Files, StatePath), Now: Clock, MaxBytes: MaxStoreBytes,
+	})
+}
+
+// Pass accepts d and brings m to it, as the agent does.
+func Pass(ctx context.Context, m *systemtest.Machine, d apply.Desired) (declaration.Outcome, error) {
+	s, _, err := Open(m)
+	if err != nil {
+		return declaration.Outcome{}, err
+	}
+	defer s.Close()
+	if held := s.View().Accepted; held == nil || held.Digest != d.Digest {
+		err := s.Append(store.Accepted{
+			Source: d.Source, Mesh: "demo", Epoch: d.Epoch, Generation: d.Generation, Digest: d.Digest,
+			Time: Clock(), Document: []byte("signed " + d.Digest),
+		})
+		if err != nil {
+			return declaration.Outcome{}, err
+		}
+	}
+	return Applier(m, s).Reconcile(ctx, d)
+}
+
+// Applier applies to m with the store s.
+func Applier(m *systemtest.Machine, s *store.Store) *apply.Applier {
+	return apply.New(apply.Config{Machine: m, Store: s, Now: Clock})
+}

@@ -1,0 +1,119 @@
+package apply
+
+import (
+	"context"
+	"fmt"
+
+	"mesh/host/declaration"
+	"mesh/host/resource"
+	"mesh/host/store"
+)
+
+// Recover resolves every intent that a crash or a failure left open, by looking
+// at what is there, and returns one line for each. Reconcile does it too;
+// calling it first is for whoever wants to say what was found.
+func (a *Applier) Recover(ctx context.Context) ([]string, error) {
+	var keys []store.Key
+	intents := a.store.View().Intents
+	for _, in := range intents {
+		if resource.Known(in.Kind) {
+			keys = append(keys, in.Key)
+		}
+	}
+	if len(keys) == 0 {
+		return nil, nil
+	}
+	seen := resource.Look(ctx, a.machine, keys)
+	owned := map[store.Key]bool{}
+	for _, o := range a.store.View().Owned {
+		owned[o.Key] = true
+	}
+	var notes []string
+	var records []store.Record
+	for _, in := range intents {
+		if found, ok := seen[in.Key]; ok {
+			closing, note := a.close(in, found, owned[in.Key])
+			records = append(records, closing...)
+			notes = append(notes, note)
+			a.log.Info("resolved what was left open", "resource", in.ID, "what", note)
+		}
+	}
+	if err := a.store.Append(records...); err != nil {
+		return notes, fmt.Errorf("record what was left open: %w", err)
+	}
+	return notes, nil
+}
+
+// close makes the records that close an intent, by what is found, and says what
+// was found. No records mean that it stays open.
+func (a *Applier) close(in store.Intent, found resource.Found, owned bool) ([]store.Record, string) {
+	if found.Err == nil && resource.OnDisk(in.Kind) {
+		found.Err = a.machine.Settle(in.Where) // seen is not yet durable
+	}
+	if found.Err != nil {
+		return nil, fmt.Sprintf("%s: it is not known whether it was done: %s", in.Key, line(found.Err.Error()))
+	}
+	what := fmt.Sprintf("%s: %s, announced in generation %d", in.Key, in.Act, in.Generation)
+	switch resource.Resolve(in, found.State) {
+	case resource.Done:
+		return a.done(in, found.State), what + ", was done"
+	case resource.Partly:
+		if in.Act == store.ActRemove {
+			return []store.Record{store.Dropped{Key: in.Key, Reason: "done in part"}}, what + ", was done in part"
+		}
+		return []store.Record{a.own(in, found.State)}, what + ", was done in part"
+	case resource.Foreign:
+		reason := "what is there is neither what was nor what was to be"
+		if !owned && in.Act == store.ActApply {
+			return []store.Record{a.forgotten(in, reason)}, what + ": " + reason
+		}
+		return []store.Record{store.Dropped{Key: in.Key, Reason: reason}}, what + ": " + reason
+	}
+	return []store.Record{store.Dropped{Key: in.Key, Reason: "not done"}}, what + ", was not done"
+}
+
+// done makes the records of an act that worked. Debts come first: if only a
+// part of the records reaches the disk, the intent is still open and they come
+// again.
+func (a *Applier) done(in store.Intent, found store.State) []store.Record {
+	records := a.owed(in)
+	switch {
+	case in.Act == store.ActRemove:
+		return append(records, a.forgotten(in, ""))
+	case in.Kind == declaration.KindService:
+		switch {
+		case in.Act == store.ActRestart:
+			records = append(records, a.settled(in.Where, "restarted"))
+		case resource.Running(found) && !resource.Running(in.Before):
+			records = append(records, a.settled(in.Where, "started"))
+		}
+	}
+	return append(records, a.own(in, found))
+}
+
+// owed makes the debts of a change.
+func (a *Applier) owed(in store.Intent) (debts []store.Record) {
+	for _, unit := range in.Owes {
+		debts = append(debts, store.Owed{
+			Unit: unit, ID: in.ID, Because: in.Key, Epoch: in.Epoch, Generation: in.Generation, Time: a.now().UTC(),
+		})
+	}
+	return debts
+}
+
+func (a *Applier) own(in store.Intent, found store.State) store.Owned {
+	return store.Owned{
+		Key: in.Key, ID: in.ID, Epoch: in.Epoch, Generation: in.Generation,
+		Origin: in.Origin, Made: found, Restarts: in.Owes, Time: a.now().UTC(),
+	}
+}
+
+func (a *Applier) forgotten(in store.Intent, left string) store.Forgotten {
+	return store.Forgotten{
+		Key: in.Key, ID: in.ID, Epoch: in.Epoch, Generation: in.Generation, Left: left, Time: a.now().UTC(),
+	}
+}
+
+func (a *Applier) settled(unit, reason string) store.Settled {
+	return store.Settled{Unit: unit, Reason: reason, Time: a.now().UTC()}
+}

@@ -1,0 +1,174 @@
+package resource
+
+import (
+	"context"
+	"fmt"
+
+	"mesh/host/declaration"
+	"mesh/host/store"
+	"mesh/host/system"
+)
+
+// Found is what looking at one place gave.
+type Found struct {
+	State store.State
+	Err   error // it cannot be looked at; State means nothing
+}
+
+// Change is one place that is to be brought to a state.
+type Change struct {
+	Resource declaration.Resource
+	Before   store.State  // what is there
+	Target   store.State  // what shall be there
+	Restart  bool         // service: start it anew even if it runs
+	Note     func(string) // told what is being done
+}
+
+// Fate is what becomes of a place that is no longer declared.
+type Fate int
+
+// The fates.
+const (
+	Remove Fate = iota // it is still what the host made: take it away
+	Gone               // it is away already
+	Leave              // it is not the host's to take away
+)
+
+// Resolution is what looking tells about an intent that a crash left open.
+type Resolution int
+
+// The resolutions.
+const (
+	Done    Resolution = iota // it happened
+	Undone                    // it did not happen
+	Partly                    // a part of it happened, and what is there is the host's
+	Foreign                   // what is there is neither what was nor what shall be
+)
+
+// kind is what is known of one kind of resource. The first four are pure.
+type kind interface {
+	target(r declaration.Resource, accounts system.Accounts) (store.State, error)
+	differs(target, found store.State) string
+	fate(o store.Owned, found store.State) (Fate, string)
+	resolve(in store.Intent, found store.State) Resolution
+
+	look(ctx context.Context, m Machine, places []string) []Found
+	apply(ctx context.Context, m Machine, changes []Change) []error
+	remove(ctx context.Context, m Machine, owned []store.Owned, note func(string)) []error
+}
+
+var kinds = map[declaration.Kind]kind{
+	declaration.KindDirectory: directory{},
+	declaration.KindFile:      file{},
+	declaration.KindPackage:   pkg{},
+	declaration.KindService:   service{},
+}
+
+// Known says whether this build applies resources of kind k. The functions
+// below must not be called for others, which a newer host may have recorded.
+func Known(k declaration.Kind) bool { return kinds[k] != nil }
+
+// OnDisk says whether resources of kind k are files or directories: acts on
+// them are cheap, and many may share one barrier.
+func OnDisk(k declaration.Kind) bool {
+	return k == declaration.KindDirectory || k == declaration.KindFile
+}
+
+// KeyOf is the place of r.
+func KeyOf(r declaration.Resource) store.Key {
+	return store.Key{Kind: r.Kind(), Where: r.Where()}
+}
+
+// Target is the state r asks for. It fails when r names a user or group the
+// machine does not have.
+func Target(r declaration.Resource, accounts system.Accounts) (store.State, error) {
+	return kinds[r.Kind()].target(r, accounts)
+}
+
+// Differs says in a few words how found is not what target asks for; empty when
+// it is. What target leaves open does not differ.
+func Differs(k declaration.Kind, target, found store.State) string {
+	return kinds[k].differs(target, found)
+}
+
+// FateOf says what is to become of o when it is no longer declared, and for
+// Leave why.
+func FateOf(o store.Owned, found store.State) (Fate, string) {
+	return kinds[o.Kind].fate(o, found)
+}
+
+// Resolve says what became of in.
+func Resolve(in store.Intent, found store.State) Resolution {
+	return kinds[in.Kind].resolve(in, found)
+}
+
+// Look says what is at each place.
+func Look(ctx context.Context, m Machine, keys []store.Key) map[store.Key]Found {
+	byKind := map[declaration.Kind][]string{}
+	for _, key := range keys {
+		byKind[key.Kind] = append(byKind[key.Kind], key.Where)
+	}
+	seen := make(map[store.Key]Found, len(keys))
+	for k, places := range byKind {
+		for i, found := range kinds[k].look(ctx, m, places) {
+			seen[store.Key{Kind: k, Where: places[i]}] = found
+		}
+	}
+	return seen
+}
+
+// Apply brings places of one kind to their targets. Error i says what became of
+// change i; after an error the place may have been changed in part.
+func Apply(ctx context.Context, m Machine, k declaration.Kind, changes []Change) []error {
+	return kinds[k].apply(ctx, m, changes)
+}
+
+// TakeAway undoes at places of one kind what made the host their owner. It
+// looks once more before it removes. Errors match system.ErrChanged, ErrNotEmpty
+// or ErrMount when the place is not to be removed after all.
+func TakeAway(ctx context.Context, m Machine, k declaration.Kind, owned []store.Owned, note func(string)) []error {
+	return kinds[k].remove(ctx, m, owned, note)
+}
+
+// everyone is for what can only be looked at, or fails, all at once.
+func everyone(n int, err error) []Found {
+	all := make([]Found, n)
+	for i := range all {
+		all[i].Err = err
+	}
+	return all
+}
+
+// access resolves the owner of a file or directory.
+func access(owner, group, mode, otherwise string, accounts system.Accounts) (system.Access, error) {
+	a := system.Access{}
+	var known bool
+	if a.UID, known = accounts.Users[or(owner, "root")]; !known {
+		return a, fmt.Errorf("user %q does not exist on this machine: is the package that brings it declared before this?", owner)
+	}
+	if a.GID, known = accounts.Groups[or(group, "root")]; !known {
+		return a, fmt.Errorf("group %q does not exist on this machine: is the package that brings it declared before this?", group)
+	}
+	if _, err := fmt.Sscanf(or(mode, otherwise), "%o", &a.Mode); err != nil {
+		return a, fmt.Errorf("mode %q is not octal digits", mode)
+	}
+	return a, nil
+}
+
+func or(value, otherwise string) string {
+	if value == "" {
+		return otherwise
+	}
+	return value
+}
+
+// ownership says how the access of found is not target's.
+func ownership(target, found store.State) string {
+	switch {
+	case found.UID != target.UID || found.GID != target.GID:
+		return fmt.Sprintf("its owner is %d:%d instead of %d:%d", found.UID, found.GID, target.UID, target.GID)
+	case found.Mode != target.Mode:
+		return fmt.Sprintf("its mode is %04o instead of %04o", found.Mode, target.Mode)
+	}
+	return ""
+}

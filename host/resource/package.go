@@ -1,0 +1,96 @@
+package resource
+
+import (
+	"context"
+	"fmt"
+
+	"mesh/host/declaration"
+	"mesh/host/store"
+	"mesh/host/system"
+)
+
+// Packages is what packages ask of the machine. note is told what is being
+// done, waiting for the package lock included.
+type Packages interface {
+	Installed(ctx context.Context, names []string) (map[string]system.Package, error)
+	Install(ctx context.Context, name, version string, note func(string)) error
+	Uninstall(ctx context.Context, name string, note func(string)) error
+}
+
+const (
+	typePackage = "package"
+	installed   = "installed"
+)
+
+type pkg struct{}
+
+func (pkg) target(r declaration.Resource, _ system.Accounts) (store.State, error) {
+	return store.State{Type: typePackage, Version: r.Package.Version, Status: installed}, nil
+}
+
+func (pkg) differs(target, found store.State) string {
+	switch {
+	case found.Absent():
+		return "it is not installed"
+	case found.Status != installed:
+		return "it is " + found.Status
+	case target.Version != "" && found.Version != target.Version:
+		return fmt.Sprintf("version %s is installed instead of %s", found.Version, target.Version)
+	}
+	return ""
+}
+
+// fate: a package goes in whichever version it is by now, if it was not there
+// before.
+func (pkg) fate(o store.Owned, found store.State) (Fate, string) {
+	switch {
+	case found.Absent():
+		return Gone, ""
+	case !o.Origin.Absent():
+		return Leave, "it was installed before it was first declared"
+	}
+	return Remove, ""
+}
+
+// resolve: dpkg may have been stopped anywhere on the way.
+func (k pkg) resolve(in store.Intent, found store.State) Resolution {
+	switch {
+	case in.Act == store.ActRemove && found.Absent():
+		return Done
+	case in.Act != store.ActRemove && k.differs(in.Target, found) == "":
+		return Done
+	case found == in.Before:
+		return Undone
+	}
+	return Partly
+}
+
+func (pkg) look(ctx context.Context, m Machine, places []string) []Found {
+	known, err := m.Installed(ctx, places)
+	if err != nil {
+		return everyone(len(places), err)
+	}
+	all := make([]Found, len(places))
+	for i, name := range places {
+		if p, ok := known[name]; ok {
+			all[i].State = store.State{Type: typePackage, Version: p.Version, Status: p.Status}
+		}
+	}
+	return all
+}
+
+func (pkg) apply(ctx context.Context, m Machine, changes []Change) []error {
+	errs := make([]error, len(changes))
+	for i, c := range changes {
+		errs[i] = m.Install(ctx, c.Resource.Package.Name, c.Resource.Package.Version, c.Note)
+	}
+	return errs
+}
+
+func (pkg) remove(ctx context.Context, m Machine, owned []store.Owned, note func(string)) []error {
+	errs := make([]error, len(owned))
+	for i, o := range owned {
+		errs[i] = m.Uninstall(ctx, o.Where, note)
+	}
+	return errs
+}

@@ -1,0 +1,223 @@
+package system
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+
+	"golang.org/x/sys/unix"
+)
+
+// MaxDigest is the size in bytes up to which a file's content is read; it is the
+// most a declaration can hold, so a larger file is never one the host wrote.
+const MaxDigest = 8 << 20
+
+// TemporaryPrefix begins the name of every temporary file and directory. The
+// rest of the name follows from the name it will get, so what a crash left is
+// found again.
+const TemporaryPrefix = ".mesh-host-"
+
+// Reasons not to remove; errors of the removals match them.
+var (
+	ErrChanged  = errors.New("it is not what was written")
+	ErrNotEmpty = errors.New("it is not empty")
+	ErrMount    = errors.New("a file system is mounted on it")
+)
+
+// Entry is what is at a path. The zero value means nothing is.
+type Entry struct {
+	Type   Type
+	Digest string // file of at most MaxDigest bytes: SHA-256, hex
+	UID    uint32
+	GID    uint32
+	Mode   uint32
+}
+
+// Access is who may do what with a file or directory.
+type Access struct {
+	UID, GID uint32
+	Mode     uint32 // permission, set-id and sticky bits
+}
+
+// Write is one file to be put in place.
+type Write struct {
+	Path    string
+	Content []byte
+	Access
+}
+
+// Removal is one file to be taken away, if it still has this content.
+type Removal struct {
+	Path   string
+	Digest string
+}
+
+// Files is everything the host does to files. Safe for concurrent use on
+// different paths.
+type Files struct {
+	disk    Disk
+	workers int
+}
+
+// NewFiles works on disk, preparing as many files at once as there are workers;
+// with one, operations come in the same order every time.
+func NewFiles(disk Disk, workers int) *Files {
+	return &Files{disk: disk, workers: workers}
+}
+
+// Look says what is at p. A path that leads through something else than
+// directories is a *InWayError.
+func (f *Files) Look(p string) (Entry, error) {
+	dir, err := f.disk.OpenDir(path.Dir(p))
+	if errors.Is(err, fs.ErrNotExist) {
+		return Entry{}, nil
+	}
+	if err != nil {
+		return Entry{}, err
+	}
+	defer dir.Close()
+	return look(dir, path.Base(p))
+}
+
+func look(dir Dir, name string) (Entry, error) {
+	st, err := dir.Stat(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return Entry{}, nil
+	}
+	if err != nil {
+		return Entry{}, err
+	}
+	e := Entry{Type: st.Type, UID: st.UID, GID: st.GID, Mode: st.Mode}
+	if st.Type == TypeFile && st.Size <= MaxDigest {
+		e.Digest, err = digest(dir, name)
+	}
+	return e, err
+}
+
+func digest(dir Dir, name string) (string, error) {
+	file, err := dir.Open(name)
+	if err != nil {
+		return "", err
+	}
+	defer file.Close()
+	h := sha256.New()
+	if _, err := io.Copy(h, io.LimitReader(file, MaxDigest+1)); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}
+
+// Replace puts every file in place durably: owner and mode are set and the
+// content is on disk before the file gets its name, and the name is on disk
+// when Replace returns. Error i says what became of write i; after an error the
+// path holds the old or the new file, never a part of one.
+//
+// This is the only way the host writes a file that has to last. The files of
+// one call share the syncs of their directories.
+func (f *Files) Replace(writes []Write) []error {
+	b := f.batch(len(writes), func(i int) string { return writes[i].Path })
+	defer b.close()
+	b.parallel(f.workers, func(i int, dir Dir) error { return prepare(dir, writes[i]) })
+	b.each(func(i int, dir Dir) error {
+		name := path.Base(writes[i].Path)
+		err := dir.Rename(temporary(name), name)
+		if err != nil {
+			err = errors.Join(err, clear(dir, name))
+		}
+		return err
+	})
+	b.sync()
+	return b.errs
+}
+
+// prepare writes the file under its temporary name and syncs it.
+func prepare(dir Dir, w Write) error {
+	name := path.Base(w.Path)
+	if st, err := dir.Stat(name); err == nil && st.Type != TypeFile {
+		return &InWayError{Path: w.Path, Component: w.Path, Type: st.Type}
+	}
+	if err := clear(dir, name); err != nil {
+		return err
+	}
+	file, err := dir.Create(temporary(name))
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(fill(file, w), file.Close()); err != nil {
+		return errors.Join(err, clear(dir, name))
+	}
+	return nil
+}
+
+func fill(file File, w Write) error {
+	if _, err := file.Write(w.Content); err != nil {
+		return err
+	}
+	if err := file.Chown(w.UID, w.GID); err != nil {
+		return err
+	}
+	if err := file.Chmod(w.Mode); err != nil { // after the owner: chown clears set-id bits
+		return err
+	}
+	return file.Sync()
+}
+
+// Remove takes every file away durably that still has its content. Errors match
+// ErrChanged for those that have not; a file that is gone already is no error.
+func (f *Files) Remove(removals []Removal) []error {
+	b := f.batch(len(removals), func(i int) string { return removals[i].Path })
+	defer b.close()
+	b.each(func(i int, dir Dir) error {
+		name := path.Base(removals[i].Path)
+		found, err := look(dir, name)
+		switch {
+		case err != nil:
+			return err
+		case found.Type == "":
+			return nil
+		case found.Type != TypeFile || found.Digest != removals[i].Digest:
+			return fmt.Errorf("remove %s: %w", removals[i].Path, ErrChanged)
+		}
+		return mounted(removals[i].Path, dir.Unlink(name))
+	})
+	b.sync()
+	return b.errs
+}
+
+// mounted names the one reason for EBUSY that matters here.
+func mounted(p string, err error) error {
+	if errors.Is(err, unix.EBUSY) {
+		return fmt.Errorf("remove %s: %w", p, ErrMount)
+	}
+	return err
+}
+
+// temporary is the name under which the content of name is prepared.
+func temporary(name string) string {
+	sum := sha256.Sum256([]byte(name))
+	return TemporaryPrefix + hex.EncodeToString(sum[:8])
+}
+
+// clear removes the temporary of name, if there is one.
+func clear(dir Dir, name string) error {
+	temp := temporary(name)
+	err := dir.Unlink(temp)
+	if errors.Is(err, unix.EISDIR) {
+		err = dir.Rmdir(temp)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+func missing(p string, err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%s: the directory it lies in is not there: declare it before this: %w", p, fs.ErrNotExist)
+	}
+	return err
+}

@@ -1,0 +1,205 @@
+package system
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"strings"
+	"time"
+)
+
+// Package is what dpkg knows of one package. The zero value means it is not
+// installed; what is left of its configuration does not count.
+type Package struct {
+	Version string
+	Status  string // "installed", or in dpkg's words how far it came
+}
+
+// Runner runs a command to its end and returns what it printed. It returns an
+// *exec.ExitError when the command ran and failed.
+type Runner interface {
+	Run(ctx context.Context, argv ...string) (output string, err error)
+}
+
+// PackagesConfig is what Packages needs.
+type PackagesConfig struct {
+	Query  Runner        // runs what only reads
+	Change Runner        // runs what changes packages, where the host's end does not end it
+	Holder func() string // who holds the package lock, in words; empty when nobody does
+	Broken func() bool   // dpkg was interrupted in the middle of writing its database
+	Wait   time.Duration // how long to wait for the lock; 0 means 10 minutes
+	Poll   time.Duration // how often to look at it; 0 means a second
+}
+
+// Packages installs and removes Debian packages. One change runs at a time; the
+// package system's own lock sees to that.
+type Packages struct{ cfg PackagesConfig }
+
+// NewPackages makes a Packages; it runs nothing.
+func NewPackages(cfg PackagesConfig) *Packages {
+	if cfg.Wait == 0 {
+		cfg.Wait = 10 * time.Minute
+	}
+	if cfg.Poll == 0 {
+		cfg.Poll = time.Second
+	}
+	return &Packages{cfg: cfg}
+}
+
+// Installed says what is known of each name; names that are not installed are
+// left out.
+func (p *Packages) Installed(ctx context.Context, names []string) (map[string]Package, error) {
+	found := map[string]Package{}
+	if len(names) == 0 {
+		return found, nil
+	}
+	argv := []string{"dpkg-query", "-W", "-f", `${Package}\t${db:Status-Status}\t${db:Status-Eflag}\t${Version}\n`, "--"}
+	out, err := p.cfg.Query.Run(ctx, append(argv, names...)...)
+	var exit *exec.ExitError
+	if err != nil && !(errors.As(err, &exit) && exit.ExitCode() == 1) { // 1: some name is unknown
+		return nil, fmt.Errorf("ask dpkg what is installed: %w", err)
+	}
+	for line := range strings.Lines(out) {
+		part := strings.Split(strings.TrimSuffix(line, "\n"), "\t")
+		if len(part) != 4 {
+			continue
+		}
+		status := part[1]
+		switch {
+		case status == "not-installed", status == "config-files":
+			continue
+		case part[2] != "ok":
+			status = "in need of being installed again"
+		case strings.HasPrefix(status, "triggers-"):
+			status = "installed" // it works; dpkg has housekeeping left
+		}
+		if _, twice := found[part[0]]; !twice || status == "installed" {
+			found[part[0]] = Package{Version: part[3], Status: status}
+		}
+	}
+	return found, nil
+}
+
+// apt asks nothing, keeps configuration files that were changed, and takes no
+// other package away.
+var apt = []string{"apt-get", "-q", "-y", "--no-remove",
+	"-o", "Dpkg::Options::=--force-confdef", "-o", "Dpkg::Options::=--force-confold",
+	"-o", "DPkg::Lock::Timeout=60", "-o", "Dpkg::Use-Pty=0"}
+
+// Install installs a package, in exactly this version if one is given, which
+// may be an older one than is installed. It waits for the lock, repairs an
+// interrupted dpkg once, and reads the sources anew once; note is told what it
+// is at.
+func (p *Packages) Install(ctx context.Context, name, version string, note func(string)) error {
+	argv := append(append([]string{}, apt...), "install", "--no-install-recommends")
+	what := name
+	if version != "" {
+		argv = append(argv, "--allow-downgrades")
+		what += "=" + version
+	}
+	argv = append(argv, what)
+
+	note("installing")
+	repaired, err := p.change(ctx, note, false, argv)
+	if err == nil || ctx.Err() != nil {
+		return wrap("install package "+what, err)
+	}
+	note("reading the package sources, because the first try failed")
+	if _, updateErr := p.change(ctx, note, repaired, append(append([]string{}, apt...), "update")); updateErr != nil {
+		return wrap("install package "+what, errors.Join(err, fmt.Errorf("read the package sources: %w", updateErr)))
+	}
+	note("installing, second try")
+	_, err = p.change(ctx, note, repaired, argv)
+	return wrap("install package "+what, err)
+}
+
+// Uninstall removes a package and leaves its configuration files. It refuses
+// when another package needs it.
+func (p *Packages) Uninstall(ctx context.Context, name string, note func(string)) error {
+	note("removing")
+	_, err := p.change(ctx, note, false, []string{"dpkg", "--remove", "--", name})
+	return wrap("remove package "+name, err)
+}
+
+// change runs argv once nobody holds the lock, after repairing what an
+// interrupted dpkg left, unless that was tried before.
+func (p *Packages) change(ctx context.Context, note func(string), repaired bool, argv []string) (bool, error) {
+	if err := p.wait(ctx, note); err != nil {
+		return repaired, err
+	}
+	if !repaired && p.interrupted(ctx) {
+		repaired = true
+		note("repairing an interrupted dpkg")
+		if out, err := p.cfg.Change.Run(ctx, "dpkg", "--force-confdef", "--force-confold", "--configure", "-a"); err != nil {
+			return repaired, failure("repair an interrupted dpkg", out, err)
+		}
+	}
+	out, err := p.cfg.Change.Run(ctx, argv...)
+	return repaired, failure(argv[0], out, err)
+}
+
+// interrupted says whether dpkg was killed in the middle of something.
+func (p *Packages) interrupted(ctx context.Context) bool {
+	if p.cfg.Broken() {
+		return true
+	}
+	out, err := p.cfg.Query.Run(ctx, "dpkg", "--audit")
+	return err == nil && strings.TrimSpace(out) != ""
+}
+
+// wait returns when nobody holds the package lock.
+func (p *Packages) wait(ctx context.Context, note func(string)) error {
+	deadline := time.NewTimer(p.cfg.Wait)
+	defer deadline.Stop()
+	tick := time.NewTicker(p.cfg.Poll)
+	defer tick.Stop()
+	told := ""
+	for {
+		holder := p.cfg.Holder()
+		if holder == "" {
+			return nil
+		}
+		if holder != told {
+			note("waiting for the package lock, which " + holder + " holds")
+			told = holder
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("wait for the package lock, which %s holds: %w", holder, context.Cause(ctx))
+		case <-deadline.C:
+			return fmt.Errorf("wait for the package lock: %s has held it for %s: see what it does, or end it", holder, p.cfg.Wait)
+		}
+	}
+}
+
+func wrap(what string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", what, err)
+}
+
+// failure makes one line of a failed command: what it said was wrong.
+func failure(what, output string, err error) error {
+	if err == nil {
+		return nil
+	}
+	var said []string
+	last := ""
+	for line := range strings.Lines(output) {
+		line = strings.TrimSpace(line)
+		if line != "" {
+			last = line
+		}
+		if strings.HasPrefix(line, "E: ") || strings.HasPrefix(line, "dpkg: error") {
+			said = append(said, line)
+		}
+	}
+	if len(said) == 0 && last != "" {
+		said = []string{last}
+	}
+	const most = 3 // further complaints follow from the first
+	return fmt.Errorf("%s: %w: %s", what, err, strings.Join(said[:min(most, len(said))], "; "))
+}

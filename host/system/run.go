@@ -1,0 +1,132 @@
+package system
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// quiet keeps every tool from asking, paging, translating, and restarting
+// services behind the host's back.
+var quiet = []string{"DEBIAN_FRONTEND=noninteractive", "APT_LISTCHANGES_FRONTEND=none", "NEEDRESTART_SUSPEND=1", "LC_ALL=C.UTF-8"}
+
+// maxOutput bounds what is kept of a command's output: its end.
+const maxOutput = 256 << 10
+
+// direct runs commands as children of the host.
+type direct struct{}
+
+func (direct) Run(ctx context.Context, argv ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	cmd.Env = append(os.Environ(), quiet...)
+	out := &tail{}
+	cmd.Stdout, cmd.Stderr = out, out
+	err := cmd.Run()
+	return out.String(), err
+}
+
+// tail keeps the end of what is written to it.
+type tail struct{ bytes.Buffer }
+
+func (t *tail) Write(p []byte) (int, error) {
+	n := len(p)
+	p = p[max(0, n-maxOutput):]
+	if over := t.Len() + len(p) - maxOutput; over > 0 {
+		t.Next(over)
+	}
+	_, err := t.Buffer.Write(p)
+	return n, err
+}
+
+// transient runs commands in a unit of their own, outside the host's control
+// group: when the host is stopped or upgraded, dpkg goes on. Its output goes to
+// a file, because a pipe whose reader is gone would end it.
+type transient struct {
+	runtime string // directory for the output
+}
+
+// transientUnit is one name for all, so that two never run at once.
+const transientUnit = "mesh-host-packages.service"
+
+func (t transient) Run(ctx context.Context, argv ...string) (string, error) {
+	if !systemdRuns() {
+		return direct{}.Run(ctx, argv...)
+	}
+	if err := os.MkdirAll(t.runtime, 0o755); err != nil {
+		return "", err
+	}
+	log := filepath.Join(t.runtime, "packages.log")
+	run := []string{"systemd-run", "--quiet", "--wait", "--collect", "--service-type=exec", "--unit=" + transientUnit,
+		"--description=Packages changed by mesh-host", "--property=StandardOutput=truncate:" + log}
+	for _, setting := range quiet {
+		run = append(run, "--setenv="+setting)
+	}
+	run = append(append(run, "--"), argv...)
+	said, err := direct{}.Run(ctx, run...)
+	out, readErr := os.ReadFile(log)
+	if readErr != nil && !errors.Is(readErr, os.ErrNotExist) {
+		err = errors.Join(err, readErr)
+	}
+	return string(out[max(0, len(out)-maxOutput):]) + said, err
+}
+
+// systemdRuns says whether systemd is the service manager of this machine.
+// https://www.freedesktop.org/software/systemd/man/sd_booted.html
+func systemdRuns() bool {
+	st, err := os.Lstat("/run/systemd/system")
+	return err == nil && st.IsDir()
+}
+
+// packageLocks are what apt and dpkg take, in the order they take them.
+var packageLocks = []string{"/var/lib/dpkg/lock-frontend", "/var/lib/dpkg/lock", "/var/lib/apt/lists/lock", "/var/cache/apt/archives/lock"}
+
+// lockHolder names the process that holds one of the package locks.
+func lockHolder() string {
+	for _, path := range packageLocks {
+		if holder := heldBy(path); holder != "" {
+			return holder
+		}
+	}
+	return ""
+}
+
+// heldBy asks the kernel who has a record lock on path.
+func heldBy(path string) string {
+	file, err := os.Open(path)
+	if err != nil {
+		return "" // nobody locks what is not there
+	}
+	defer file.Close()
+	lock := unix.Flock_t{Type: unix.F_WRLCK}
+	if err := unix.FcntlFlock(file.Fd(), unix.F_GETLK, &lock); err != nil || lock.Type == unix.F_UNLCK {
+		return ""
+	}
+	name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", lock.Pid))
+	if err != nil {
+		return fmt.Sprintf("process %d", lock.Pid)
+	}
+	return fmt.Sprintf("%s (process %d)", strings.TrimSpace(string(name)), lock.Pid)
+}
+
+// dpkgInterrupted says whether dpkg left updates of its database unmerged; apt
+// refuses to work until they are. Their names are numbers.
+func dpkgInterrupted() bool {
+	entries, err := os.ReadDir("/var/lib/dpkg/updates")
+	if err != nil {
+		return false
+	}
+	for _, e := range entries {
+		if _, err := strconv.Atoi(e.Name()); err == nil {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,206 @@
+package system
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/coreos/go-systemd/v22/dbus"
+)
+
+// ErrNoSystemd is matched when systemd is not this machine's service manager.
+var ErrNoSystemd = errors.New("systemd is not running on this machine")
+
+// Unit is what systemd says of one unit, in its own words.
+type Unit struct {
+	Load       string // LoadState; "not-found" when there is no such unit
+	Active     string // ActiveState; "auto-restart" when it failed and systemd is about to try again
+	Enabled    string // UnitFileState; empty for a unit without a file
+	Invocation string // InvocationID, hex; names one run of the unit
+}
+
+// Services starts, stops and enables units over D-Bus, on systemd's private
+// socket, so that no bus has to run. It keeps no connection open.
+type Services struct{}
+
+// Units says what systemd knows of each name.
+func (s *Services) Units(ctx context.Context, names []string) (map[string]Unit, error) {
+	found := map[string]Unit{}
+	if len(names) == 0 {
+		return found, nil
+	}
+	conn, err := s.connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	for _, name := range names {
+		if found[name], _, err = read(ctx, conn, name); err != nil {
+			return nil, err
+		}
+	}
+	return found, nil
+}
+
+func (s *Services) connect(ctx context.Context) (*dbus.Conn, error) {
+	if !systemdRuns() {
+		return nil, ErrNoSystemd
+	}
+	conn, err := dbus.NewSystemdConnectionContext(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("connect to systemd: %v", err)
+	}
+	return conn, nil
+}
+
+// read returns the unit and everything else systemd says of it.
+func read(ctx context.Context, conn *dbus.Conn, name string) (Unit, map[string]any, error) {
+	props, err := conn.GetUnitPropertiesContext(ctx, name)
+	if err != nil {
+		return Unit{}, nil, fmt.Errorf("ask systemd for %s: %v", name, err)
+	}
+	u := Unit{}
+	u.Load, _ = props["LoadState"].(string)
+	u.Active, _ = props["ActiveState"].(string)
+	u.Enabled, _ = props["UnitFileState"].(string)
+	if sub, _ := props["SubState"].(string); sub == "auto-restart" {
+		u.Active = sub
+	}
+	id, _ := props["InvocationID"].([]byte)
+	u.Invocation = fmt.Sprintf("%x", id)
+	return u, props, nil
+}
+
+// Start starts the unit and reads back that it is active.
+func (s *Services) Start(ctx context.Context, name string) error {
+	return s.job(ctx, "start", name, (*dbus.Conn).StartUnitContext)
+}
+
+// Restart stops and starts the unit and reads back that it is active.
+func (s *Services) Restart(ctx context.Context, name string) error {
+	return s.job(ctx, "restart", name, (*dbus.Conn).RestartUnitContext)
+}
+
+// Stop stops the unit and reads back that it is not active.
+func (s *Services) Stop(ctx context.Context, name string) error {
+	return s.job(ctx, "stop", name, (*dbus.Conn).StopUnitContext)
+}
+
+type begin func(c *dbus.Conn, ctx context.Context, name, mode string, done chan<- string) (int, error)
+
+// job runs one job of systemd to its end and reads back what came of it: a job
+// that is "done" may have been skipped by a condition.
+func (s *Services) job(ctx context.Context, what, name string, start begin) error {
+	conn, err := s.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if err := conn.Subscribe(); err != nil {
+		return fmt.Errorf("subscribe to systemd: %v", err)
+	}
+	if err := refresh(ctx, conn, name); err != nil {
+		return err
+	}
+	done := make(chan string, 1)
+	if _, err := start(conn, ctx, name, "replace", done); err != nil {
+		return fmt.Errorf("%s %s: %v", what, name, err)
+	}
+	var result string
+	select {
+	case result = <-done:
+	case <-ctx.Done():
+		return fmt.Errorf("%s %s: %w", what, name, context.Cause(ctx))
+	}
+	unit, props, err := read(ctx, conn, name)
+	if err != nil {
+		return err
+	}
+	active := unit.Active == "active" || unit.Active == "reloading"
+	if result == "done" && active == (what != "stop") {
+		return nil
+	}
+	return fmt.Errorf("%s %s: %s: look at `journalctl -u %s`", what, name, why(result, unit, props), name)
+}
+
+// why says in words what came of a job.
+func why(result string, unit Unit, props map[string]any) string {
+	if met, ok := props["ConditionResult"].(bool); ok && !met && unit.Active == "inactive" {
+		return "systemd skipped it, because a condition in the unit is not met"
+	}
+	text := fmt.Sprintf("the job ended as %q and the unit is %s", result, unit.Active)
+	if sub, _ := props["SubState"].(string); sub != "" {
+		text += " (" + sub + ")"
+	}
+	if r, _ := props["Result"].(string); r != "" && r != "success" {
+		text += ", result " + r
+	}
+	return text
+}
+
+// refresh makes systemd read unit files again where it has to, clears a failure
+// that would keep the unit from starting, and refuses a unit that is not there.
+func refresh(ctx context.Context, conn *dbus.Conn, name string) error {
+	unit, props, err := read(ctx, conn, name)
+	if err != nil {
+		return err
+	}
+	if stale, _ := props["NeedDaemonReload"].(bool); stale || unit.Load == "not-found" {
+		if err := conn.ReloadContext(ctx); err != nil {
+			return fmt.Errorf("make systemd read its unit files again: %v", err)
+		}
+		if unit, _, err = read(ctx, conn, name); err != nil {
+			return err
+		}
+	}
+	switch unit.Load {
+	case "not-found":
+		return fmt.Errorf("unit %s does not exist: is the package that brings it declared before it?", name)
+	case "masked":
+		return fmt.Errorf("unit %s is masked on this machine: `systemctl unmask %s` if that is not meant", name, name)
+	}
+	if unit.Active == "failed" {
+		if err := conn.ResetFailedUnitContext(ctx, name); err != nil {
+			return fmt.Errorf("clear the failure of %s: %v", name, err)
+		}
+	}
+	return nil
+}
+
+// Enable makes the unit start at boot. A unit that has nothing to say about
+// that is left as it is.
+func (s *Services) Enable(ctx context.Context, name string) error {
+	conn, err := s.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if err := refresh(ctx, conn, name); err != nil {
+		return err
+	}
+	if _, _, err := conn.EnableUnitFilesContext(ctx, []string{name}, false, false); err != nil {
+		return fmt.Errorf("enable %s: %v", name, err)
+	}
+	return reload(ctx, conn)
+}
+
+// Disable keeps the unit from starting at boot.
+func (s *Services) Disable(ctx context.Context, name string) error {
+	conn, err := s.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if _, err := conn.DisableUnitFilesContext(ctx, []string{name}, false); err != nil && !strings.Contains(err.Error(), "does not exist") {
+		return fmt.Errorf("disable %s: %v", name, err)
+	}
+	return reload(ctx, conn)
+}
+
+func reload(ctx context.Context, conn *dbus.Conn) error {
+	if err := conn.ReloadContext(ctx); err != nil {
+		return fmt.Errorf("make systemd read its unit files again: %v", err)
+	}
+	return nil
+}

@@ -1,0 +1,114 @@
+package system
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"mesh/host/store"
+)
+
+// StateDirectory is a directory for the host's own record, readable by root alone. It
+// implements store.Directory with the same durable replace as everything else.
+type StateDirectory struct {
+	files *Files
+	path  string
+}
+
+// NewStateDirectory is the state directory at p; nothing is made before Lock.
+func NewStateDirectory(files *Files, p string) *StateDirectory {
+	return &StateDirectory{files: files, path: p}
+}
+
+// Read implements store.Directory.
+func (s *StateDirectory) Read(name string) ([]byte, error) {
+	dir, err := s.files.disk.OpenDir(s.path)
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	file, err := dir.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	return io.ReadAll(file)
+}
+
+// Replace implements store.Directory.
+func (s *StateDirectory) Replace(name string, data []byte) error {
+	write := Write{Path: path.Join(s.path, name), Content: data, Access: Access{Mode: 0o600}}
+	return s.files.Replace([]Write{write})[0]
+}
+
+// Append implements store.Directory.
+func (s *StateDirectory) Append(name string) (store.Appender, error) {
+	dir, err := s.files.disk.OpenDir(s.path)
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	return dir.Append(name)
+}
+
+// Rename implements store.Directory.
+func (s *StateDirectory) Rename(from, to string) error {
+	dir, err := s.files.disk.OpenDir(s.path)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	if err := dir.Rename(from, to); err != nil {
+		return err
+	}
+	return dir.Sync()
+}
+
+// Lock implements store.Directory. It also removes what a crash left of a
+// replace that was going on.
+func (s *StateDirectory) Lock(name string) (io.Closer, error) {
+	dir, err := s.files.disk.OpenDir(s.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err := s.files.MakeDirectory(s.path, Access{Mode: 0o700}); err != nil {
+			return nil, err
+		}
+		dir, err = s.files.disk.OpenDir(s.path)
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	lock, err := dir.Lock(name)
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		return nil, fmt.Errorf("%s: %w", path.Join(s.path, name), store.ErrLocked)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := sweep(dir); err != nil {
+		_ = lock.Close()
+		return nil, err
+	}
+	return lock, nil
+}
+
+// sweep removes every temporary in dir.
+func sweep(dir Dir) error {
+	names, err := dir.Names()
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if strings.HasPrefix(name, TemporaryPrefix) {
+			if err := dir.Unlink(name); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,221 @@
+// Package systemtest is a machine in memory: files with what is synced and what
+// is not, packages, units, accounts. It is strict, prints its world as text, and
+// can be cut at any call, with any part of what was not synced lost. Conformance
+// is the suite that it and the real machine both pass.
+//
+// Only tests import it.
+package systemtest
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+
+	"mesh/host/system"
+)
+
+// ErrCut is what every call returns once the machine is cut.
+var ErrCut = errors.New("the machine is off")
+
+// errDeleted makes a sync do nothing and say that it did.
+var errDeleted = errors.New("this sync was deleted")
+
+// Machine is a whole machine. It implements resource.Machine.
+type Machine struct {
+	*system.Files
+	*Packages
+	*Services
+	Disk *Disk
+	cut  bool
+	hook func(Op) error
+}
+
+// New is a machine with nothing on it.
+func New() *Machine { return assemble(NewDisk(), newPackages(), newServices()) }
+
+func assemble(d *Disk, p *Packages, u *Services) *Machine {
+	m := &Machine{Files: system.NewFiles(d, 1), Packages: p, Services: u, Disk: d}
+	d.before = m.interfere
+	p.m, u.m = m, m
+	return m
+}
+
+// Hook lets f see, and refuse, every call before it is made; nil takes it away.
+func (m *Machine) Hook(f func(Op) error) { m.hook = f }
+
+func (m *Machine) interfere(op Op) error {
+	if m.cut {
+		return ErrCut
+	}
+	if m.hook == nil {
+		return nil
+	}
+	err := m.hook(op)
+	if errors.Is(err, ErrCut) {
+		m.cut = true
+	}
+	return err
+}
+
+// CutAt is a hook that cuts the machine before its nth changing call from now.
+func CutAt(n int) func(Op) error {
+	return func(op Op) error {
+		if op.Changes {
+			n--
+		}
+		if n == 0 {
+			return ErrCut
+		}
+		return nil
+	}
+}
+
+// FailAt is a hook under which the nth call from now fails with err, once.
+func FailAt(n int, err error) func(Op) error {
+	return func(Op) error {
+		if n--; n == 0 {
+			return err
+		}
+		return nil
+	}
+}
+
+// WithoutSync is a hook under which the syncs that match do nothing, as if they
+// had been left out of the program, on top of what next does.
+func WithoutSync(match func(Op) bool, next func(Op) error) func(Op) error {
+	return func(op Op) error {
+		if err := next(op); err != nil {
+			return err
+		}
+		if strings.HasPrefix(op.Name, "sync") && match(op) {
+			return errDeleted
+		}
+		return nil
+	}
+}
+
+// Killed is the machine after the host alone was killed: nothing is lost.
+func (m *Machine) Killed() {
+	m.cut, m.hook, m.Disk.locks = false, nil, map[*inode]bool{}
+}
+
+// Loss decides what of the changes that were not synced a power cut takes.
+type Loss struct {
+	Name string
+	// Keeps says whether change i of n survives.
+	Keeps func(i, n int) bool
+	// Torn says how many of a write's bytes survive, if it does; nil means all.
+	Torn func(bytes int) int
+}
+
+// Losses are the losses to try where pending changes were not synced: nothing,
+// everything, each change alone lost, each alone kept, the last write torn, and
+// some at random.
+func Losses(pending int, random *rand.Rand) []Loss {
+	all := func(int, int) bool { return true }
+	losses := []Loss{{Name: "nothing lost", Keeps: all}}
+	if pending == 0 {
+		return losses
+	}
+	losses = append(losses, Loss{Name: "everything lost", Keeps: func(int, int) bool { return false }})
+	for k := range pending {
+		losses = append(losses,
+			Loss{Name: fmt.Sprintf("only change %d lost", k), Keeps: func(i, _ int) bool { return i != k }},
+			Loss{Name: fmt.Sprintf("only change %d kept", k), Keeps: func(i, _ int) bool { return i == k }},
+			Loss{Name: fmt.Sprintf("changes from %d lost", k), Keeps: func(i, _ int) bool { return i < k }})
+	}
+	for range 4 {
+		seed := random.Uint64()
+		losses = append(losses, Loss{Name: fmt.Sprintf("random %d", seed), Keeps: func(i, n int) bool {
+			return rand.New(rand.NewPCG(seed, uint64(i))).IntN(2) == 0
+		}})
+	}
+	torn := func(bytes int) int { return bytes / 2 }
+	return append(losses, Loss{Name: "writes torn", Keeps: all, Torn: torn},
+		Loss{Name: "writes lose their last byte", Keeps: all, Torn: func(bytes int) int { return bytes - 1 }})
+}
+
+// Pending is the number of changes that are not synced.
+func (m *Machine) Pending() int { return len(m.Disk.pending) }
+
+// PowerCut is the machine as it comes up after the power was cut: a new one,
+// with what loss leaves. m itself is not changed.
+func (m *Machine) PowerCut(loss Loss) *Machine {
+	up := assemble(m.Disk.crash(loss), m.Packages.clone(), m.Services.rebooted())
+	for _, unit := range up.sorted() {
+		if unit.Enabled == "enabled" {
+			up.begin(unit)
+		}
+	}
+	return up
+}
+
+func (d *Disk) crash(loss Loss) *Disk {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	images := map[*inode]image{}
+	for i, op := range d.pending {
+		if !loss.Keeps(i, len(d.pending)) {
+			continue
+		}
+		im, touched := images[op.on]
+		if !touched {
+			im = op.on.durable.clone()
+		}
+		part := -1
+		if loss.Torn != nil && op.bytes > 0 {
+			part = loss.Torn(op.bytes)
+		}
+		op.change(&im, part)
+		images[op.on] = im
+	}
+	copied := map[*inode]*inode{}
+	var copyOf func(n *inode) *inode
+	copyOf = func(n *inode) *inode {
+		if c := copied[n]; c != nil {
+			return c
+		}
+		im, touched := images[n]
+		if !touched {
+			im = n.durable.clone()
+		}
+		c := &inode{typ: n.typ, mount: n.mount, now: im}
+		copied[n] = c
+		for name, child := range c.now.entries {
+			c.now.entries[name] = copyOf(child)
+		}
+		c.durable = c.now.clone()
+		return c
+	}
+	return &Disk{root: copyOf(d.root), locks: map[*inode]bool{}}
+}
+
+// Accounts implements resource.Accounts: root, and what packages brought.
+func (m *Machine) Accounts() (system.Accounts, error) {
+	if m.cut {
+		return system.Accounts{}, ErrCut
+	}
+	a := system.Accounts{Users: map[string]uint32{"root": 0}, Groups: map[string]uint32{"root": 0}}
+	for name := range m.Packages.installed {
+		for user, id := range m.Packages.offers[name].Users {
+			a.Users[user], a.Groups[user] = id, id
+		}
+	}
+	return a, nil
+}
+
+// String is the world: files, packages, units.
+func (m *Machine) String() string {
+	return m.Disk.String() + m.Packages.String() + m.Services.String()
+}
+
+// call is a call that is not about files.
+func (m *Machine) call(name, where string, changes bool) error {
+	m.Disk.mu.Lock()
+	defer m.Disk.mu.Unlock()
+	if err := m.Disk.call(name, where, changes); err != nil {
+		return fmt.Errorf("%s %s: %w", name, where, err)
+	}
+	return nil
+}
