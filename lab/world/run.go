@@ -85,7 +85,7 @@ func (w *World) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	control := newWeb("control socket", w.control(), w.log)
+	control := newWeb("control socket", w.control(), nil, w.log)
 	control.listeners = []net.Listener{socket}
 	var group errgroup.Group
 	group.Go(func() error { return control.serve(ctx) })
@@ -119,8 +119,8 @@ func (w *World) Run(ctx context.Context) error {
 // open opens everything that serves.
 func (w *World) open() error {
 	u := w.config.Underlay
-	for _, n := range neighbours(u) {
-		err := namespace.Do(n.namespace, func() error { return w.openNeighbour(n) })
+	for _, k := range keepers(u) {
+		err := namespace.Do(k.Namespace, func() error { return w.openKeeper(k) })
 		if err != nil {
 			return err
 		}
@@ -135,17 +135,17 @@ func (w *World) open() error {
 	return namespace.Do(u.Namespace, func() error { return w.openServices(u, addrs) })
 }
 
-func (w *World) openNeighbour(n neighbour) error {
-	if n.lease != nil {
-		s, err := dhcp.Listen(n.link, *n.lease, w.log)
+func (w *World) openKeeper(k keeper) error {
+	if k.lease != nil {
+		s, err := dhcp.Listen(k.Link, *k.lease, w.log)
 		if err != nil {
 			return err
 		}
 		w.leases = append(w.leases, s)
 		w.add(serviceDHCP, s.Serve)
 	}
-	if n.advert != nil {
-		s, err := advertisement.Listen(n.link, *n.advert, w.log)
+	if k.advert != nil {
+		s, err := advertisement.Listen(k.Link, *k.advert, w.log)
 		if err != nil {
 			return err
 		}
@@ -170,8 +170,7 @@ func (w *World) openServices(u underlay.Underlay, addrs []netip.Addr) error {
 		return err
 	}
 	w.roots = issuer.Roots
-	secure := newWeb(serviceIssuer, issuer.Handler, w.log)
-	secure.server.TLSConfig = issuer.TLS
+	secure := newWeb(serviceIssuer, issuer.Handler, issuer.TLS, w.log)
 	w.add(serviceIssuer, secure.serve)
 	if err := secure.listen(addrs, acme.Port); err != nil {
 		return err
@@ -180,7 +179,7 @@ func (w *World) openServices(u underlay.Underlay, addrs []netip.Addr) error {
 	if err := artefacts.Check(w.config.Repositories); err != nil {
 		return err
 	}
-	plain := newWeb(serviceArtefacts, artefacts.Handler(w.config.Repositories, w.log), w.log)
+	plain := newWeb(serviceArtefacts, artefacts.Handler(w.config.Repositories, w.log), nil, w.log)
 	w.add(serviceArtefacts, plain.serve)
 	return plain.listen(addrs, portArtefacts)
 }

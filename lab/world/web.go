@@ -2,6 +2,7 @@ package world
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -16,13 +17,16 @@ import (
 // web serves one handler on some listeners.
 type web struct {
 	name      string
+	secure    bool
 	server    *http.Server
 	listeners []net.Listener
 }
 
-func newWeb(name string, h http.Handler, log *slog.Logger) *web {
-	return &web{name: name, server: &http.Server{
+// newWeb makes a server that speaks TLS if there is a configuration for it.
+func newWeb(name string, h http.Handler, secure *tls.Config, log *slog.Logger) *web {
+	return &web{name: name, secure: secure != nil, server: &http.Server{
 		Handler:           h,
+		TLSConfig:         secure,
 		ReadHeaderTimeout: 10 * time.Second,
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}}
@@ -40,15 +44,14 @@ func (w *web) listen(addrs []netip.Addr, port uint16) error {
 	return nil
 }
 
-// serve answers, by TLS where the server has a configuration for it, until ctx
-// is done, which is no error. It closes the listeners.
+// serve answers until ctx is done, which is no error. It closes the listeners.
 func (w *web) serve(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	defer context.AfterFunc(ctx, func() { w.server.Close() })()
 	for _, l := range w.listeners {
 		group.Go(func() error {
 			serve := w.server.Serve
-			if w.server.TLSConfig != nil {
+			if w.secure {
 				serve = func(l net.Listener) error { return w.server.ServeTLS(l, "", "") }
 			}
 			if err := serve(l); !errors.Is(err, http.ErrServerClosed) {

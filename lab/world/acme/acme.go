@@ -27,6 +27,8 @@ import (
 	"github.com/letsencrypt/pebble/v2/db"
 	"github.com/letsencrypt/pebble/v2/va"
 	"github.com/letsencrypt/pebble/v2/wfe"
+
+	"mesh/lab/underlay"
 )
 
 // Port is where the issuer listens; its directory is at https://NAME:14000/dir.
@@ -87,7 +89,7 @@ func newPebble(resolver netip.AddrPort, log *slog.Logger) (handler http.Handler,
 		authority := ca.New(said, store, "", "ecdsa", 0, 1, profiles)
 		validator := va.New(said, validationHTTP, validationTLS, false, resolver.String(), store)
 		// Clients may ask again at once: no Retry-After on authorisations and orders.
-		front := wfe.New(said, store, validator, authority, []string{"world.test"}, false, false, 0, 0)
+		front := wfe.New(said, store, validator, authority, []string{underlay.Domain}, false, false, 0, 0)
 		handler, root = front.Handler(), authority.GetRootCert(0).DER
 	})
 	return handler, root

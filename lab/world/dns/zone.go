@@ -115,7 +115,7 @@ func record(q dns.Question, addr netip.Addr) dns.RR {
 func authority() dns.RR {
 	return &dns.SOA{
 		Hdr: dns.RR_Header{Name: ".", Rrtype: dns.TypeSOA, Class: dns.ClassINET, Ttl: negativeTTL},
-		Ns:  "world.test.", Mbox: "nobody.world.test.",
+		Ns:  dns.Fqdn(underlay.Domain), Mbox: dns.Fqdn("nobody." + underlay.Domain),
 		Serial: 1, Refresh: 3600, Retry: 600, Expire: 86400, Minttl: negativeTTL,
 	}
 }

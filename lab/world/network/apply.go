@@ -34,12 +34,7 @@ func Apply(ctx context.Context, p Plan) error {
 		return err
 	}
 	for _, r := range p.Routers {
-		err := namespace.Do(p.World.Namespace, func() error { return joinRouter(r) })
-		if err != nil {
-			return err
-		}
-		err = namespace.Do(r.Namespace, func() error { return applyRouter(ctx, r) })
-		if err != nil {
+		if err := applyRouter(ctx, p.World.Namespace, r); err != nil {
 			return err
 		}
 	}
@@ -65,6 +60,20 @@ func applyWorld(ctx context.Context, w World) error {
 		}
 	}
 	return nil
+}
+
+// applyRouter prepares the router's namespace before a link comes into it, since
+// a link takes its settings from what is there.
+func applyRouter(ctx context.Context, world string, r Router) error {
+	err := namespace.Do(r.Namespace, func() error { return prepare(ctx, r.Settings, r.Ruleset) })
+	if err != nil {
+		return err
+	}
+	err = namespace.Do(world, func() error { return joinRouter(r) })
+	if err != nil {
+		return err
+	}
+	return namespace.Do(r.Namespace, func() error { return applyPorts(r) })
 }
 
 // joinRouter makes the router's veths; only both ends together exist.
@@ -116,10 +125,7 @@ func joinBridge(link string, bridge netlink.Link) error {
 	return netlink.LinkSetUp(l)
 }
 
-func applyRouter(ctx context.Context, r Router) error {
-	if err := prepare(ctx, r.Settings, r.Ruleset); err != nil {
-		return err
-	}
+func applyPorts(r Router) error {
 	for _, p := range r.Ports {
 		link, err := netlink.LinkByName(p.Link)
 		if err == nil {

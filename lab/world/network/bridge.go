@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
+	"net/netip"
+	"slices"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
@@ -41,7 +43,27 @@ func applyBridge(b Bridge) error {
 	if err := applyAddrs(link, b.Addrs); err != nil {
 		return err
 	}
-	return netlink.LinkSetUp(link)
+	if err := netlink.LinkSetUp(link); err != nil {
+		return err
+	}
+	if slices.ContainsFunc(b.Addrs, func(a netip.Prefix) bool { return a.Addr().Is6() }) {
+		return multicast(link)
+	}
+	return nil
+}
+
+// multicast makes the way that the kernel makes by itself only a second or so
+// after a bridge's first port has a carrier. Without it the first machine of a
+// segment asks for its router in vain, and asks again after 4 s.
+func multicast(link netlink.Link) error {
+	err := netlink.RouteReplace(&netlink.Route{
+		Dst: ipNet(netip.MustParsePrefix("ff00::/8")), LinkIndex: link.Attrs().Index,
+		Table: unix.RT_TABLE_LOCAL, Type: unix.RTN_MULTICAST, Protocol: unix.RTPROT_KERNEL, Priority: 256,
+	})
+	if err != nil {
+		return fmt.Errorf("make its way for multicast: %v", err)
+	}
+	return nil
 }
 
 // passAtOnce switches the spanning tree off and makes new ports forward from

@@ -5,9 +5,11 @@
 // that is always the same. Apply makes it so and may be repeated: what stands is
 // kept, so that traffic of a running scenario goes on.
 //
-// The world's namespace holds every bridge, but it is a neighbour only on public
-// segments. On the bridge of a site it is a mere switch: no address, no ARP, no
-// IPv6, and a filter that drops whatever a machine there would send it.
+// The world's namespace holds every bridge, but it stands on public segments
+// only. On the bridge of a site it is a mere switch: no address, no ARP, no IPv6,
+// and a filter that drops whatever a machine there would send it. On a site that
+// no router leads out of, where somebody has to give addresses, it can be asked
+// for those and for nothing else.
 //
 // Only lab/world imports it.
 package network
@@ -77,8 +79,8 @@ type Route struct {
 	Via netip.Addr   `json:"via"`
 }
 
-// RouterLinkLocal is the link-local address of whoever is a segment's gateway.
-var RouterLinkLocal = netip.MustParsePrefix("fe80::1/64")
+// KeeperLinkLocal is the link-local address of a segment's keeper, where it has IPv6.
+var KeeperLinkLocal = netip.MustParsePrefix("fe80::1/64")
 
 // NewPlan says what has to stand for u.
 func NewPlan(u underlay.Underlay) Plan {
@@ -132,12 +134,13 @@ func newRouter(u underlay.Underlay, r underlay.Router) Router {
 
 // bridgeAddrs are the world's own on a segment.
 func bridgeAddrs(u underlay.Underlay, s underlay.Segment) []netip.Prefix {
-	if !public(s) {
+	keeper := KeeperOf(u, s)
+	if keeper.Namespace != u.Namespace {
 		return nil
 	}
 	var addrs []netip.Prefix
-	if s.Gateway4.IsValid() {
-		addrs = append(addrs, netip.PrefixFrom(s.Gateway4, s.IPv4.Bits()))
+	if keeper.Addr4.IsValid() {
+		addrs = append(addrs, netip.PrefixFrom(keeper.Addr4, s.IPv4.Bits()))
 	}
 	if s.Gateway6.IsValid() {
 		addrs = append(addrs, netip.PrefixFrom(s.Gateway6, s.IPv6.Bits()))
@@ -146,12 +149,12 @@ func bridgeAddrs(u underlay.Underlay, s underlay.Segment) []netip.Prefix {
 		addrs = append(addrs, u.Services.Addrs...)
 	}
 	if s.IPv6.IsValid() {
-		addrs = append(addrs, RouterLinkLocal)
+		addrs = append(addrs, KeeperLinkLocal)
 	}
 	slices.SortStableFunc(addrs, func(a, b netip.Prefix) int { // IPv4 first, gateway before services
 		return cmp.Compare(a.Addr().BitLen(), b.Addr().BitLen())
 	})
-	return slices.Compact(addrs)
+	return addrs
 }
 
 // linkLocal is a router's own, if it has IPv6 at all on that port: the well-known
@@ -161,10 +164,8 @@ func linkLocal(p underlay.RouterPort, s underlay.Segment) []netip.Prefix {
 	if !six {
 		return nil
 	}
-	for _, a := range p.Addrs {
-		if a.Addr() == s.Gateway6 {
-			return []netip.Prefix{RouterLinkLocal}
-		}
+	if has(p, s.Gateway6) {
+		return []netip.Prefix{KeeperLinkLocal}
 	}
 	mac, err := net.ParseMAC(p.MAC)
 	if err != nil || len(mac) != 6 {

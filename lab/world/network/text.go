@@ -42,9 +42,9 @@ func routerSettings() []Setting {
 }
 
 // worldRuleset lets in only what comes from a public segment and can come from
-// it: its own prefixes, and what is routed to behind its routers. What is
-// translated nowhere, and what a site's machine sends to the bridge itself,
-// ends here.
+// it: its own prefixes, and what is routed to behind its routers; and questions
+// for addresses from where the world is the only one to ask. What is translated
+// nowhere, and what else a site's machine sends to the bridge itself, ends here.
 func worldRuleset(u underlay.Underlay) string {
 	var b strings.Builder
 	b.WriteString("flush ruleset\n")
@@ -54,6 +54,7 @@ func worldRuleset(u underlay.Underlay) string {
 	b.WriteString("\t\tiifname \"lo\" accept\n")
 	for _, s := range u.Segments {
 		if !public(s) {
+			b.WriteString(questions(u, s))
 			continue
 		}
 		four, six := sources(u, s)
@@ -66,6 +67,24 @@ func worldRuleset(u underlay.Underlay) string {
 	}
 	b.WriteString("\t}\n}\n")
 	return b.String()
+}
+
+// questions are what the world hears on a site that has no other keeper, and
+// what it never passes on.
+func questions(u underlay.Underlay, s underlay.Segment) (rules string) {
+	keeper := KeeperOf(u, s)
+	if keeper.Namespace != u.Namespace {
+		return ""
+	}
+	if keeper.Addr4.IsValid() {
+		rules += fmt.Sprintf("\t\tiifname %q ip daddr { 255.255.255.255, %s } udp dport 67 accept\n",
+			s.Bridge, keeper.Addr4)
+	}
+	if s.IPv6.IsValid() {
+		rules += fmt.Sprintf("\t\tiifname %q ip6 daddr { fe80::/10, ff02::/16 } icmpv6 type "+
+			"{ nd-router-solicit, nd-neighbor-solicit, nd-neighbor-advert } accept\n", s.Bridge)
+	}
+	return rules
 }
 
 // sources are the addresses that packets on a segment may come from, those of a

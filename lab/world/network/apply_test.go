@@ -1,0 +1,136 @@
+package network_test
+
+import (
+	"encoding/json"
+	"os/exec"
+	"regexp"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/vishvananda/netlink"
+
+	"mesh/lab/world/namespace"
+	"mesh/lab/world/network"
+	"mesh/lab/world/worldtest"
+)
+
+func TestMain(m *testing.M) { worldtest.Main(m) }
+
+// TestApply makes each plan stand, and a second time, which changes nothing.
+func TestApply(t *testing.T) {
+	worldtest.Need(t)
+	for name, document := range scenarios {
+		t.Run(name, func(t *testing.T) {
+			p := network.NewPlan(plan(t, document))
+			spaces := []string{p.World.Namespace}
+			for _, r := range p.Routers {
+				spaces = append(spaces, r.Namespace)
+			}
+			t.Cleanup(func() {
+				for _, s := range spaces {
+					if err := namespace.Remove(s); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+			if err := network.Apply(t.Context(), p); err != nil {
+				t.Fatal(err)
+			}
+			first := standing(t, spaces)
+			if err := network.Apply(t.Context(), p); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(first, standing(t, spaces)); diff != "" {
+				t.Errorf("a second time (-first +second):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestBridge is silent for no time at all, and keeps its address whoever joins.
+func TestBridge(t *testing.T) {
+	worldtest.Need(t)
+	p := network.NewPlan(plan(t, scenarios["town"]))
+	t.Cleanup(func() {
+		for _, s := range []string{p.World.Namespace, p.Routers[0].Namespace, p.Routers[1].Namespace} {
+			namespace.Remove(s)
+		}
+	})
+	if err := network.Apply(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	tap := &netlink.Tuntap{LinkAttrs: netlink.LinkAttrs{Name: "tap0"}, Mode: netlink.TUNTAP_MODE_TAP}
+	if err := netlink.LinkAdd(tap); err != nil {
+		t.Fatal(err)
+	}
+	if err := network.AttachTap(p.World.Namespace, "segment1", "tap0"); err != nil {
+		t.Fatal(err)
+	}
+	var links []struct {
+		Ifname   string
+		Address  string
+		Flags    []string
+		Linkinfo struct {
+			Data struct {
+				ForwardDelay  int `json:"forward_delay"`
+				STPState      int `json:"stp_state"`
+				McastSnooping int `json:"mcast_snooping"`
+			} `json:"info_data"`
+		}
+	}
+	said := inside(t, p.World.Namespace, "ip", "-json", "-details", "link", "show", "type", "bridge")
+	if err := json.Unmarshal([]byte(said), &links); err != nil {
+		t.Fatal(err)
+	}
+	for i, l := range links {
+		if d := l.Linkinfo.Data; d.ForwardDelay != 0 || d.STPState != 0 || d.McastSnooping != 0 {
+			t.Errorf("%s: %+v, want all 0", l.Ifname, d)
+		}
+		if want := p.World.Bridges[i].MAC; l.Address != want {
+			t.Errorf("%s has %s, want %s", l.Ifname, l.Address, want)
+		}
+		deaf := len(p.World.Bridges[i].Addrs) == 0
+		if got := slices.Contains(l.Flags, "NOARP"); got != deaf {
+			t.Errorf("%s is without ARP: %v, want %v", l.Ifname, got, deaf)
+		}
+	}
+	if len(links) != len(p.World.Bridges) {
+		t.Errorf("%d bridges, want %d", len(links), len(p.World.Bridges))
+	}
+}
+
+// carrier is what a link says by itself, some time after it was made.
+var carrier = regexp.MustCompile(`\b(UP|DOWN|UNKNOWN|LOWERLAYERDOWN) *|NO-CARRIER,|,?LOWER_UP| (linkdown|dead)`)
+
+// standing describes namespaces as an operator's tools show them.
+func standing(t *testing.T, spaces []string) string {
+	t.Helper()
+	var all string
+	for _, s := range spaces {
+		for _, c := range [][]string{
+			{"ip", "-brief", "link"}, {"ip", "-brief", "address"},
+			{"ip", "-4", "route", "show", "table", "all"}, {"ip", "-6", "route", "show", "table", "all"},
+			{"nft", "list", "ruleset"},
+		} {
+			all += inside(t, s, c[0], c[1:]...)
+		}
+	}
+	return carrier.ReplaceAllString(all, "")
+}
+
+func inside(t *testing.T, space, program string, args ...string) string {
+	t.Helper()
+	if _, err := exec.LookPath(program); err != nil {
+		t.Skipf("needs the program %s", program)
+	}
+	var said []byte
+	err := namespace.Do(space, func() (err error) {
+		said, err = exec.CommandContext(t.Context(), program, args...).CombinedOutput()
+		return err
+	})
+	if err != nil {
+		t.Fatalf("%s %v: %v\n%s", program, args, err, said)
+	}
+	return string(said)
+}
