@@ -99,21 +99,26 @@ func New(cfg Config) *Agent {
 	}
 }
 
+// ErrRunning says that there is an agent on this machine already.
+var ErrRunning = errors.New("mesh-host is running on this machine already")
+
 // errReplaced ends Run when there is another program to be started.
 var errReplaced = errors.New("the program was replaced")
 
 // Run works until ctx ends or the program on disk was replaced; nil for both.
 // What is held is applied once before the network is touched. The error matches
-// store.ErrLocked when another agent runs on this machine.
+// ErrRunning when another agent runs on this machine.
 func (a *Agent) Run(ctx context.Context) error {
 	lock, err := a.cfg.Runtime.Lock("agent.lock")
 	if errors.Is(err, store.ErrLocked) {
-		return fmt.Errorf("run: mesh-host is running on this machine already: %w", err)
+		return fmt.Errorf("run: %w", ErrRunning)
 	}
 	if err != nil {
 		return fmt.Errorf("run: %w", err)
 	}
 	defer lock.Close()
+
+	a.board.begin()
 
 	group, ctx := errgroup.WithContext(ctx)
 	first := make(chan struct{})

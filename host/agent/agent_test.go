@@ -501,7 +501,7 @@ func TestAgentOnlyOnce(t *testing.T) {
 		defer r.end()
 		r.start()
 		second := agent.New(agent.Config{Identity: r.identity, Runtime: r.runtime, Hand: r.hand, Facts: facts})
-		if err := second.Run(t.Context()); !errors.Is(err, store.ErrLocked) {
+		if err := second.Run(t.Context()); !errors.Is(err, agent.ErrRunning) {
 			t.Errorf("Run: %v", err)
 		}
 	})

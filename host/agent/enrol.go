@@ -27,6 +27,9 @@ type Enrolment struct {
 	Note     func(string) // one line on what is going on; nil means nobody listens
 }
 
+// ErrEnrolling says that an enrolment of this machine is going on.
+var ErrEnrolling = errors.New("another enrolment is running on this machine")
+
 // EnrolledError refuses a token on a machine that is a member already.
 type EnrolledError struct{ Mesh, Node string }
 
@@ -69,7 +72,7 @@ func (e *WrongPlaneError) ExitCode() int { return 2 }
 // the plane's grant and its record, the same token may be presented again.
 //
 // Errors: those of identity.ParseToken; *EnrolledError, *RefusedError,
-// *WrongPlaneError; store.ErrLocked is matched while another enrolment runs. Of
+// *WrongPlaneError; ErrEnrolling is matched while another enrolment runs. Of
 // all others, and when the plane cannot be reached, nothing is left behind,
 // unless the request was made and its answer lost, which the message says.
 func (e Enrolment) Run(ctx context.Context, text string) (Membership, error) {
@@ -79,7 +82,7 @@ func (e Enrolment) Run(ctx context.Context, text string) (Membership, error) {
 	}
 	lock, err := e.Identity.Lock(identityLock)
 	if errors.Is(err, store.ErrLocked) {
-		return Membership{}, fmt.Errorf("enrol: another enrolment is running on this machine: %w", err)
+		return Membership{}, fmt.Errorf("enrol: %w", ErrEnrolling)
 	}
 	if err != nil {
 		return Membership{}, fmt.Errorf("enrol: %w", err)

@@ -3,6 +3,7 @@ package agent
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"mesh/host/apply"
@@ -69,17 +70,31 @@ type StatusPass struct {
 	Error    string          `json:"error,omitempty"`
 }
 
-// StatusItem is one resource. One that no pass has looked at yet has no status.
+// StatusItem is one resource: what the last pass came to, and what the record
+// says. One that no pass has looked at yet has an empty status.
 type StatusItem struct {
-	declaration.Result
-	Owned bool `json:"owned"`
+	ID     string             `json:"id"`
+	Kind   declaration.Kind   `json:"kind"`
+	Where  string             `json:"where"`
+	Status declaration.Status `json:"status"`
+	Reason string             `json:"reason,omitempty"`
+	Owned  *StatusOwned       `json:"owned,omitempty"` // absent: not owned
+}
+
+// StatusOwned is what the record says of a place the host owns.
+type StatusOwned struct {
+	Since      time.Time `json:"since"`
+	Epoch      uint64    `json:"epoch"`
+	Generation uint64    `json:"generation"`
+	Found      bool      `json:"found"`    // it stood as declared before the host touched it, and will be left so
+	Doubtful   bool      `json:"doubtful"` // the record is older than a loss: it is not removed
 }
 
 // StatusOwed is a restart that was not paid yet.
 type StatusOwed struct {
 	Unit       string    `json:"unit"`
-	Because    string    `json:"because"` // "file /etc/demo.conf"
-	ID         string    `json:"id"`
+	Because    store.Key `json:"because"` // what changed
+	ID         string    `json:"id"`      // of the resource that changed
 	Epoch      uint64    `json:"epoch"`
 	Generation uint64    `json:"generation"`
 	Since      time.Time `json:"since"`
@@ -178,7 +193,7 @@ func (s *Status) record(view store.View) {
 		s.Held = &StatusHeld{Source: a.Source, Mesh: a.Mesh, Epoch: a.Epoch, Generation: a.Generation, Digest: a.Digest, Accepted: a.Time}
 	}
 	for _, o := range view.Debts {
-		s.Owed = append(s.Owed, StatusOwed{Unit: o.Unit, Because: o.Because.String(), ID: o.ID, Epoch: o.Epoch, Generation: o.Generation, Since: o.Time})
+		s.Owed = append(s.Owed, StatusOwed{Unit: o.Unit, Because: o.Because, ID: o.ID, Epoch: o.Epoch, Generation: o.Generation, Since: o.Time})
 	}
 	for _, f := range view.Left {
 		s.Left = append(s.Left, StatusLeft{ID: f.ID, Kind: f.Kind, Where: f.Where, Why: f.Left, Since: f.Time})
@@ -223,16 +238,15 @@ func (s *Status) list(view store.View, found map[store.Key]declaration.Result) {
 		s.Problems = append(s.Problems, oneLine(fmt.Sprintf("read the declaration held: %v", err)))
 		return
 	}
-	owned := map[store.Key]bool{}
+	owned := map[store.Key]*StatusOwned{}
 	for _, o := range view.Owned {
-		owned[o.Key] = true
+		owned[o.Key] = &StatusOwned{Since: o.Time, Epoch: o.Epoch, Generation: o.Generation, Found: o.Found(), Doubtful: o.Doubtful}
 	}
 	add := func(id string, key store.Key) {
-		result, ok := found[key]
-		if !ok {
-			result = declaration.Result{ID: id, Kind: key.Kind, Where: key.Where}
-		}
-		s.Resources = append(s.Resources, StatusItem{Result: result, Owned: owned[key]})
+		r := found[key]
+		s.Resources = append(s.Resources, StatusItem{
+			ID: id, Kind: key.Kind, Where: key.Where, Status: r.Status, Reason: r.Reason, Owned: owned[key],
+		})
 	}
 	declared := map[store.Key]bool{}
 	for _, r := range desired.Resources {
@@ -245,4 +259,30 @@ func (s *Status) list(view store.View, found map[store.Key]declaration.Result) {
 			add(o.ID, o.Key)
 		}
 	}
+}
+
+// About keeps of s what concerns one place: a path, a package or a unit.
+func (s Status) About(where string) Status {
+	s.Resources = slices.DeleteFunc(slices.Clone(s.Resources), func(r StatusItem) bool { return r.Where != where })
+	s.Left = slices.DeleteFunc(slices.Clone(s.Left), func(l StatusLeft) bool { return l.Where != where })
+	s.Owed = slices.DeleteFunc(slices.Clone(s.Owed), func(o StatusOwed) bool {
+		return o.Unit != where && o.Because.Where != where
+	})
+	return s
+}
+
+// MayRemove says why the host must not be removed yet: what it owns would stay
+// and nobody would know of it. Empty when nothing speaks against it.
+func (i Inspection) MayRemove() (reasons []string, err error) {
+	view, _, err := store.Read(i.Store)
+	if err != nil {
+		return nil, fmt.Errorf("read this machine's record: %w", err)
+	}
+	for _, o := range view.Owned {
+		reasons = append(reasons, fmt.Sprintf("it owns %s (%s)", o.Key, o.ID))
+	}
+	for _, in := range view.Intents {
+		reasons = append(reasons, fmt.Sprintf("it has begun with %s (%s)", in.Key, in.ID))
+	}
+	return reasons, nil
 }

@@ -29,16 +29,21 @@ type Process struct {
 	Start uint64 `json:"start"` // since boot, in ticks
 }
 
-// FindProcess reads proc_pid_stat(5) below fsys, which is rooted at "/".
+// FindProcess reads proc_pid_stat(5) below fsys, which is rooted at "/". The
+// error matches fs.ErrNotExist when there is no such process, or it has ended
+// and nobody has asked for its status yet.
 func FindProcess(fsys fs.FS, pid int) (Process, error) {
 	b, err := fs.ReadFile(fsys, fmt.Sprintf("proc/%d/stat", pid))
 	if err != nil {
 		return Process{}, err
 	}
-	_, rest, _ := strings.Cut(string(b[strings.LastIndexByte(string(b), ')')+1:]), " ")
-	fields := strings.Fields(rest) // from field 3 on
+	text := string(b)
+	fields := strings.Fields(text[strings.LastIndexByte(text, ')')+1:]) // from field 3 on
 	if len(fields) < 20 {
 		return Process{}, fmt.Errorf("read /proc/%d/stat: it has %d fields", pid, len(fields)+2)
+	}
+	if state := fields[0]; state == "Z" || state == "X" {
+		return Process{}, &fs.PathError{Op: "find process", Path: fmt.Sprintf("/proc/%d", pid), Err: fs.ErrNotExist}
 	}
 	start, err := strconv.ParseUint(fields[19], 10, 64)
 	if err != nil {
@@ -122,12 +127,19 @@ func (b *board) linkUp(address string) {
 	b.publishLocked(LinkState{Up: true, Since: b.now().UTC(), Address: address, Refused: b.state.Refused})
 }
 
+// begin says that there is no link yet.
+func (b *board) begin() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.publishLocked(LinkState{Since: b.now().UTC(), Error: "mesh-host has just started"})
+}
+
 // linkDown keeps since when the link is down while only the reason changes.
 func (b *board) linkDown(reason string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	next := b.state
-	if next.Up || next.Since.IsZero() {
+	if next.Up {
 		next = LinkState{Since: b.now().UTC(), Refused: b.state.Refused}
 	}
 	if next.Error != reason {

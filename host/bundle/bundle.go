@@ -21,16 +21,24 @@ type Passer interface {
 	Pass(ctx context.Context, accept *store.Accepted) (*store.Accepted, declaration.Outcome, error)
 }
 
+// Config is what reconciling a bundle needs.
+type Config struct {
+	Hand Passer
+	Mesh string // the mesh this machine is a member of; empty for none
+	Node string // its name there
+	Now  func() time.Time
+}
+
 // EnrolledError refuses a bundle on a machine that is a member of a mesh.
+// Nothing was touched.
 type EnrolledError struct{ Mesh, Node string }
 
 func (e *EnrolledError) Error() string {
-	return fmt.Sprintf("reconcile bundle: this machine is node %s of mesh %s and follows its plane: a bundle is for a machine before it is enrolled; change what the plane declares instead", e.Node, e.Mesh)
+	return fmt.Sprintf("reconcile bundle: this machine is node %s of mesh %s and follows its plane; a bundle is for a machine that is a member of no mesh: change what the plane declares instead", e.Node, e.Mesh)
 }
 
-// Accept reads a bundle strictly and gives the record of it, as it is accepted
-// at the time given. It touches nothing. Its error is that of
-// declaration.ParseBundle.
+// Accept reads a bundle strictly and makes the record of it. It touches nothing.
+// Errors are those of declaration.ParseBundle.
 func Accept(text []byte, now time.Time) (store.Accepted, error) {
 	b, err := declaration.ParseBundle(text)
 	if err != nil {
@@ -43,14 +51,19 @@ func Accept(text []byte, now time.Time) (store.Accepted, error) {
 	return store.Accepted{Source: store.SourceBundle, Digest: digest, Time: now.UTC(), Document: text}, nil
 }
 
-// Reconcile reads the bundle and brings the machine to it through hand. The
-// outcome is complete even when there is an error.
-func Reconcile(ctx context.Context, hand Passer, text []byte, now time.Time) (declaration.Outcome, error) {
-	accepted, err := Accept(text, now)
+// Reconcile brings the machine to the bundle and says what became of each
+// resource; the outcome is complete even when there is an error. A text that is
+// no bundle, and a machine that is a member of a mesh (*EnrolledError), are
+// refused before anything is touched.
+func Reconcile(ctx context.Context, cfg Config, text []byte) (declaration.Outcome, error) {
+	accepted, err := Accept(text, cfg.Now())
 	if err != nil {
 		return declaration.Outcome{}, err
 	}
-	_, outcome, err := hand.Pass(ctx, &accepted)
+	if cfg.Mesh != "" {
+		return declaration.Outcome{}, &EnrolledError{Mesh: cfg.Mesh, Node: cfg.Node}
+	}
+	_, outcome, err := cfg.Hand.Pass(ctx, &accepted)
 	if err != nil {
 		return outcome, fmt.Errorf("reconcile bundle: %w", err)
 	}

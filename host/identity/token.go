@@ -116,7 +116,7 @@ func ParseToken(text string) (Token, error) {
 	case text == "":
 		return badToken("it is empty; issue one with `mesh-plane token issue`")
 	case !ok && strings.HasPrefix(tokenPrefix, text):
-		return badToken("it is cut short, only %d characters are there; copy the whole line", len(text))
+		return badToken("it is cut short after %d characters; copy the whole line", len(text))
 	case !ok:
 		return badToken("it does not begin with %q, so it is not a token of a mesh this host can join; copy the whole line", tokenPrefix)
 	case len(body) > maxTokenText:
@@ -131,8 +131,8 @@ func ParseToken(text string) (Token, error) {
 		return readToken(b[:len(b)-4])
 	}
 	have := len(body) * 5 / 8
-	if want := tokenBytes(b); want > have {
-		return badToken("it is cut short, %d of %d characters are there; copy the whole line", len(text), len(tokenPrefix)+tokenText.EncodedLen(want))
+	if tokenBytes(b) > have {
+		return badToken("it is cut short after %d characters; copy the whole line", len(text))
 	}
 	return badToken("its checksum does not match: a character was changed, lost or added; copy it again")
 }

@@ -59,9 +59,9 @@ func TestParseTokenRefuses(t *testing.T) {
 	changed[60]++
 	for _, tc := range []struct{ name, text, want string }{
 		{"empty", " \n", "token cannot be used: it is empty; issue one with `mesh-plane token issue`"},
-		{"cut to the prefix", "mes", "token cannot be used: it is cut short, only 3 characters are there; copy the whole line"},
-		{"cut short", text[:90], "token cannot be used: it is cut short, 90 of 161 characters are there; copy the whole line"},
-		{"cut by one", text[:len(text)-1], "token cannot be used: it is cut short, 160 of 161 characters are there; copy the whole line"},
+		{"cut to the prefix", "mes", "token cannot be used: it is cut short after 3 characters; copy the whole line"},
+		{"cut short", text[:90], "token cannot be used: it is cut short after 90 characters; copy the whole line"},
+		{"cut by one", text[:len(text)-1], "token cannot be used: it is cut short after 160 characters; copy the whole line"},
 		{"one letter changed", string(changed), "token cannot be used: its checksum does not match: a character was changed, lost or added; copy it again"},
 		{"one letter added", text + "a", "token cannot be used: its checksum does not match: a character was changed, lost or added; copy it again"},
 		{"wrong prefix", "nebula" + text, `token cannot be used: it does not begin with "mesh1", so it is not a token of a mesh this host can join; copy the whole line`},

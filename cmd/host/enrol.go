@@ -1,0 +1,72 @@
+package main
+
+import (
+	"crypto/rand"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"mesh/cmd/internal/cli"
+	"mesh/host/agent"
+	"mesh/host/identity"
+)
+
+// maxInput bounds what is read as a token: a line, with room for a mistake.
+const maxInput = 64 << 10
+
+func (h *host) newEnrol() *cobra.Command {
+	return &cobra.Command{
+		Use:   "enrol TOKEN",
+		Short: "Become a node of the mesh a token is for",
+		Long: `Ask the plane that issued TOKEN for membership, and record it.
+
+Everything about the token but its secret is checked before the network is
+touched. The plane is proved by its key, whose fingerprint is in the token, and
+by nothing else: this machine's clock may be wrong. The secret is never sent.
+On a refusal the machine is as it was.
+
+With "-" the token is read from standard input, where no list of processes shows
+it. When the answer of the plane got lost, the same token may be used again.`,
+		Example: "  mesh-host enrol - < token",
+		Args:    cli.UsageArgs(cobra.ExactArgs(1)),
+		RunE: func(c *cobra.Command, args []string) error {
+			text := args[0]
+			if text == "-" {
+				b, err := io.ReadAll(io.LimitReader(h.In, maxInput))
+				if err != nil {
+					return fmt.Errorf("read the token from standard input: %w", err)
+				}
+				text = string(b)
+			}
+			return h.enrol(c, text)
+		},
+	}
+}
+
+func (h *host) enrol(c *cobra.Command, text string) error {
+	if _, err := identity.ParseToken(text); err != nil {
+		return err
+	}
+	if err := h.prepare(); err != nil {
+		return err
+	}
+	e := agent.Enrolment{
+		Identity: h.identity(h.system()), Facts: facts, Random: rand.Reader, Now: time.Now,
+		Note: func(line string) { fmt.Fprintln(h.Err, line) },
+	}
+	m, err := e.Run(c.Context(), text)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(h.Out, "node %s of mesh %s\n", m.Node, m.Mesh)
+	if len(m.Addresses) > 0 {
+		fmt.Fprintf(h.Out, "addresses %s\n", strings.Join(m.Addresses, ", "))
+	}
+	if s, err := h.inspection().Status(); err == nil && !s.Running {
+		fmt.Fprintln(h.Err, "mesh-host is not running on this machine; start it with `systemctl start mesh-host` or `mesh-host run`")
+	}
+	return nil
+}

@@ -1,0 +1,165 @@
+package main
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"runtime"
+	"time"
+
+	"mesh/cmd/internal/cli"
+	"mesh/host/agent"
+	"mesh/host/inventory"
+	"mesh/host/store"
+	"mesh/host/system"
+)
+
+// host puts the parts of the program together for its commands.
+type host struct {
+	cli.Streams
+	state   string // directories, as the flags say
+	runtime string
+}
+
+// identityBelow is where in the state directory the identity lies. It is a
+// directory of its own: whoever locks one may clear its temporary files.
+const identityBelow = "identity"
+
+func (h *host) system() *system.System { return system.New(system.Config{Runtime: h.runtime}) }
+
+func (h *host) identity(s *system.System) folder {
+	return folder{s.StateDirectory(filepath.Join(h.state, identityBelow)), s.Files, filepath.Join(h.state, identityBelow)}
+}
+
+func (h *host) runtimeFolder(s *system.System) folder {
+	return folder{s.StateDirectory(h.runtime), s.Files, h.runtime}
+}
+
+// prepare makes the directories of an installation that has none yet.
+func (h *host) prepare() error {
+	if os.Geteuid() != 0 {
+		return cli.WithCode(cli.Prerequisite, errors.New("this changes the machine and has to be run as root"))
+	}
+	files := h.system().Files
+	for _, dir := range []string{h.state, filepath.Join(h.state, identityBelow), h.runtime} {
+		_, err := os.Lstat(dir)
+		if errors.Is(err, fs.ErrNotExist) {
+			err = files.MakeDirectory(dir, system.Access{Mode: 0o700})
+		}
+		if err != nil {
+			return fmt.Errorf("prepare the host's directories: %w", err)
+		}
+	}
+	return nil
+}
+
+func (h *host) hand(s *system.System, log *slog.Logger) (*agent.Hand, error) {
+	self, err := agent.FindProcess(os.DirFS("/"), os.Getpid())
+	if err != nil {
+		return nil, err
+	}
+	return &agent.Hand{
+		Store:   store.Config{Directory: s.StateDirectory(h.state), Now: time.Now, Log: log},
+		Machine: s,
+		Runtime: h.runtimeFolder(s),
+		Process: self,
+		Now:     time.Now,
+		Log:     log,
+	}, nil
+}
+
+func (h *host) inspection() agent.Inspection {
+	s := h.system()
+	return agent.Inspection{
+		Identity: h.identity(s), Runtime: h.runtimeFolder(s), Store: s.StateDirectory(h.state),
+		Version: version,
+		Alive: func(p agent.Process) bool {
+			found, err := agent.FindProcess(os.DirFS("/"), p.PID)
+			return err == nil && found == p
+		},
+	}
+}
+
+// folder adds to a state directory what the record of the store has no use for.
+type folder struct {
+	*system.StateDirectory
+	files *system.Files
+	path  string
+}
+
+// Remove implements agent.Folder.
+func (f folder) Remove(name string) error {
+	b, err := f.Read(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	sum := sha256.Sum256(b)
+	return f.files.Remove([]system.Removal{{Path: filepath.Join(f.path, name), Digest: hex.EncodeToString(sum[:])}})[0]
+}
+
+// facts collects what the plane is told about this machine.
+func facts() (inventory.Profile, inventory.Inventory, error) {
+	root := os.DirFS("/")
+	profile, err := inventory.CollectProfile(root, version, runtime.GOARCH)
+	if err != nil {
+		return profile, inventory.Inventory{}, err
+	}
+	interfaces, err := interfaces()
+	if err != nil {
+		return profile, inventory.Inventory{}, fmt.Errorf("collect inventory: %v", err)
+	}
+	has, err := inventory.Collect(root, interfaces)
+	return profile, has, err
+}
+
+func interfaces() ([]inventory.Interface, error) {
+	all, err := net.Interfaces()
+	if err != nil {
+		return nil, err
+	}
+	var out []inventory.Interface
+	for _, i := range all {
+		if i.Flags&net.FlagLoopback != 0 {
+			continue
+		}
+		kept := inventory.Interface{Name: i.Name, MAC: i.HardwareAddr.String()}
+		addresses, err := i.Addrs()
+		if err != nil {
+			return nil, err
+		}
+		for _, a := range addresses {
+			if p, err := netip.ParsePrefix(a.String()); err == nil {
+				kept.Addresses = append(kept.Addresses, p)
+			}
+		}
+		out = append(out, kept)
+	}
+	return out, nil
+}
+
+// replaced tells from now on whether another program lies where this one was
+// started from.
+func replaced() func() bool {
+	path, err := os.Executable()
+	if err != nil {
+		return nil
+	}
+	mine, err := os.Stat("/proc/self/exe")
+	if err != nil {
+		return nil
+	}
+	return func() bool {
+		there, err := os.Stat(path)
+		return err == nil && !os.SameFile(mine, there)
+	}
+}

@@ -1,0 +1,114 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"mesh/cmd/internal/cli"
+	"mesh/host/agent"
+	"mesh/host/bundle"
+	"mesh/host/declaration"
+)
+
+func (h *host) newReconcile() *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "reconcile BUNDLE",
+		Short: "Bring this machine to a bundle, before it is a member of a mesh",
+		Long: `Apply the resources in the file BUNDLE, in their order, and own them from then
+on. The file is read strictly: what is not understood is refused as a whole,
+before anything is touched. With "-" it is read from standard input.
+
+This is how the first node is raised, before any plane exists. A machine that is
+a member of a mesh follows its plane and takes no bundle. Once enrolled, what
+the bundle raised passes to the plane as it stands.`,
+		Args: cli.UsageArgs(cobra.ExactArgs(1)),
+		RunE: func(c *cobra.Command, args []string) error {
+			text, err := readDocument(h.In, args[0])
+			if err != nil {
+				return cli.WithCode(cli.Usage, err)
+			}
+			return h.reconcile(c, text, asJSON)
+		},
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "answer with one JSON document")
+	return c
+}
+
+// readDocument reads a file, or in for "-", and no more of it than a reader of
+// documents would look at.
+func readDocument(in io.Reader, path string) ([]byte, error) {
+	if path != "-" {
+		file, err := os.Open(path)
+		if err != nil {
+			return nil, fmt.Errorf("read bundle: %w", err)
+		}
+		defer file.Close()
+		in = file
+	}
+	text, err := io.ReadAll(io.LimitReader(in, declaration.MaxBytes+1))
+	if err != nil {
+		return nil, fmt.Errorf("read bundle: %w", err)
+	}
+	return text, nil
+}
+
+func (h *host) reconcile(c *cobra.Command, text []byte, asJSON bool) error {
+	if _, err := bundle.Accept(text, time.Now()); err != nil {
+		return err // whoever it is that runs this
+	}
+	if err := h.prepare(); err != nil {
+		return err
+	}
+	s := h.system()
+	cfg := bundle.Config{Now: time.Now}
+	member, err := agent.ReadMembership(h.identity(s))
+	if err != nil {
+		return err
+	}
+	if member != nil {
+		cfg.Mesh, cfg.Node = member.Mesh, member.Node
+	}
+	hand, err := h.hand(s, slog.New(slog.NewTextHandler(h.Err, &slog.HandlerOptions{Level: slog.LevelWarn})))
+	if err != nil {
+		return err
+	}
+	hand.Waiting = func() { fmt.Fprintln(h.Err, "waiting for a pass of mesh-host that is going on") }
+	cfg.Hand = hand
+	outcome, err := bundle.Reconcile(c.Context(), cfg, text)
+	if len(outcome.Results) > 0 || err == nil {
+		if writeErr := h.writeOutcome(outcome, asJSON); writeErr != nil {
+			return writeErr
+		}
+	}
+	switch {
+	case err != nil:
+		return err
+	case !agent.Converged(outcome):
+		return errors.New("not everything could be done; mesh-host tries again as long as it runs, see `mesh-host status`")
+	}
+	return nil
+}
+
+func (h *host) writeOutcome(o declaration.Outcome, asJSON bool) error {
+	if asJSON {
+		return cli.JSON(h.Out, o)
+	}
+	rows := make([][]string, 0, len(o.Results))
+	for _, r := range o.Results {
+		rows = append(rows, []string{r.ID, string(r.Kind), r.Where, withReason(r.Status, r.Reason)})
+	}
+	if len(rows) > 0 {
+		if err := cli.Table(h.Out, []string{"RESOURCE", "KIND", "WHERE", "STATUS"}, rows); err != nil {
+			return err
+		}
+	}
+	_, err := fmt.Fprintln(h.Out, summary(o.Results))
+	return err
+}
