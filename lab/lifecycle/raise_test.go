@@ -233,7 +233,7 @@ func TestCaseL9MachineDies(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	_, err := b.Raise(t.Context(), plan, lifecycle.RaiseOptions{Files: files})
+	_, err := b.Raise(soon(t), plan, lifecycle.RaiseOptions{Files: files})
 	if took := time.Since(died); took > time.Second {
 		t.Errorf("noticed after %s", took)
 	}
@@ -265,7 +265,7 @@ func TestCaseL9Panic(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	_, err := b.Raise(t.Context(), plan, lifecycle.RaiseOptions{Files: files})
+	_, err := b.Raise(soon(t), plan, lifecycle.RaiseOptions{Files: files})
 	if err == nil || !strings.Contains(err.Error(), "machine one failed by its own word") || !strings.Contains(err.Error(), "not syncing: out of ideas") {
 		t.Errorf("%v", err)
 	}
@@ -275,11 +275,18 @@ func TestCaseL9Panic(t *testing.T) {
 func TestWorldDies(t *testing.T) {
 	b := newBed(t, t.TempDir())
 	plan := b.hanging(t, func(lifecycle.Plan) { b.KillWorlds() })
-	_, err := b.Raise(t.Context(), plan, lifecycle.RaiseOptions{Files: files})
+	_, err := b.Raise(soon(t), plan, lifecycle.RaiseOptions{Files: files})
 	if err == nil || !strings.Contains(err.Error(), "the world's process died") || !strings.Contains(err.Error(), "the world is up") {
 		t.Errorf("%v", err)
 	}
 	b.wantNothingLeft(t)
+}
+
+// soon ends long before the test run does.
+func soon(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	t.Cleanup(cancel)
+	return ctx
 }
 
 // hanging plans a raise whose only placement never ends, and has wrong happen when it begins.

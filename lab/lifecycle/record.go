@@ -159,7 +159,7 @@ func replace(path string, data []byte) (err error) {
 		}
 	}()
 	_, err = f.Write(data)
-	err = errors.Join(err, f.Sync(), f.Close())
+	err = errors.Join(err, f.Chmod(0o644), f.Sync(), f.Close())
 	if err != nil {
 		return err
 	}

@@ -57,7 +57,7 @@ func small() *scenario.Scenario {
 			{On: "one", Package: "mesh-host", Line: 20},
 			{On: "one", File: "plane.yaml", To: "/etc/mesh-plane/plane.yaml", Line: 22},
 			{On: "one", Run: "echo " + secret, Save: "token", Line: 25},
-			{On: "two", Run: "cat", Input: "token", Line: 28},
+			{On: "two", Run: "take", Input: "token", Line: 28},
 		},
 	}
 }

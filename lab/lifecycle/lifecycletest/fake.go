@@ -5,6 +5,7 @@
 package lifecycletest
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -103,10 +104,13 @@ func (f *Fake) File(name, path string) string {
 	return string(readDisk(d.Spec.Disk)[path])
 }
 
-// change does one operation between the calls of the hook.
-func (f *Fake) change(op string, do func() error) error {
+// change does one operation between the calls of the hook; none once ctx is done.
+func (f *Fake) change(ctx context.Context, op string, do func() error) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if ctx.Err() != nil {
+		return fmt.Errorf("%s: %w", op, context.Cause(ctx))
+	}
 	if f.Hook != nil {
 		if err := f.Hook(op, false); err != nil {
 			return err

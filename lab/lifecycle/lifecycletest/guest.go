@@ -36,7 +36,7 @@ func (g guests) running(name string) (domain, error) {
 }
 
 // Exec knows the lab's own scripts and a few words of the shell: echo WORDS,
-// exit N, cat, fail TEXT, and hang, which ends with ctx only. Everything else is
+// exit N, cat, take, which fails without input, fail TEXT, and hang, which ends with ctx only. Everything else is
 // not found.
 func (g guests) Exec(ctx context.Context, name string, c lifecycle.Command) (out lifecycle.Output, err error) {
 	script := strings.Join(c.Args, " ")
@@ -47,7 +47,7 @@ func (g guests) Exec(ctx context.Context, name string, c lifecycle.Command) (out
 		<-ctx.Done()
 		return out, ctx.Err()
 	}
-	err = g.change("exec on "+name+": "+script, func() error {
+	err = g.change(ctx, "exec on "+name+": "+script, func() error {
 		d, err := g.running(name)
 		if err != nil {
 			return err
@@ -72,6 +72,9 @@ func (g guests) shell(d domain, script string, stdin []byte) (out lifecycle.Outp
 		out.Stdout = []byte(rest + "\n")
 	case word == "cat":
 		out.Stdout = stdin
+	case word == "take" && len(stdin) > 0:
+	case word == "take":
+		out.Code, out.Stderr = 1, []byte("nothing to take\n")
 	case word == "exit":
 		out.Code, _ = strconv.Atoi(rest)
 	case word == "fail":
@@ -92,8 +95,8 @@ func argument(cmdline, key string) string {
 	return ""
 }
 
-func (g guests) CopyIn(_ context.Context, name string, content io.Reader, to string, _ fs.FileMode) error {
-	return g.change("copy to "+name+": "+to, func() error {
+func (g guests) CopyIn(ctx context.Context, name string, content io.Reader, to string, _ fs.FileMode) error {
+	return g.change(ctx, "copy to "+name+": "+to, func() error {
 		d, err := g.running(name)
 		if err != nil {
 			return err

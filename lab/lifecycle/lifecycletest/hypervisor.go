@@ -14,18 +14,18 @@ import (
 
 type daemon struct{ *Fake }
 
-func (d daemon) Ensure(context.Context) error {
+func (d daemon) Ensure(ctx context.Context) error {
 	if d.runs() {
 		return nil
 	}
-	return d.change("start daemon", func() error { return d.put("daemon", "lab", true) })
+	return d.change(ctx, "start daemon", func() error { return d.put("daemon", "lab", true) })
 }
 
-func (d daemon) Release(context.Context) error {
+func (d daemon) Release(ctx context.Context) error {
 	if !d.runs() {
 		return nil
 	}
-	return d.change("end daemon", func() error {
+	return d.change(ctx, "end daemon", func() error {
 		if left := d.names("domain"); len(left) > 0 {
 			return nil // somebody's
 		}
@@ -54,8 +54,8 @@ type hypervisor struct{ *Fake }
 
 var _ machine.Hypervisor = hypervisor{}
 
-func (h hypervisor) Create(_ context.Context, s machine.Spec) error {
-	return h.change("create "+s.Name, func() error {
+func (h hypervisor) Create(ctx context.Context, s machine.Spec) error {
+	return h.change(ctx, "create "+s.Name, func() error {
 		if err := s.Check(); err != nil {
 			return err
 		}
@@ -81,8 +81,8 @@ func (h hypervisor) Create(_ context.Context, s machine.Spec) error {
 	})
 }
 
-func (h hypervisor) Resume(_ context.Context, name string) error {
-	return h.change("resume "+name, func() error {
+func (h hypervisor) Resume(ctx context.Context, name string) error {
+	return h.change(ctx, "resume "+name, func() error {
 		var d domain
 		if err := h.get("domain", name, &d); err != nil {
 			return machine.ErrAbsent
@@ -100,8 +100,8 @@ func (h hypervisor) Resume(_ context.Context, name string) error {
 	})
 }
 
-func (h hypervisor) Destroy(_ context.Context, name string) error {
-	return h.change("destroy "+name, func() error {
+func (h hypervisor) Destroy(ctx context.Context, name string) error {
+	return h.change(ctx, "destroy "+name, func() error {
 		var d domain
 		if h.get("domain", name, &d) != nil {
 			return nil
@@ -190,8 +190,8 @@ func (h hypervisor) ended(name string) (machine.Death, error) {
 	return death, nil
 }
 
-func (h hypervisor) Forget(_ context.Context, name string) error {
-	return h.change("forget "+name, func() error {
+func (h hypervisor) Forget(ctx context.Context, name string) error {
+	return h.change(ctx, "forget "+name, func() error {
 		h.drop("dead", name)
 		return nil
 	})
@@ -199,8 +199,8 @@ func (h hypervisor) Forget(_ context.Context, name string) error {
 
 type disks struct{ *Fake }
 
-func (d disks) Overlay(_ context.Context, base, path string) error {
-	return d.change("overlay "+path, func() error {
+func (d disks) Overlay(ctx context.Context, base, path string) error {
+	return d.change(ctx, "overlay "+path, func() error {
 		if base == "" {
 			return errors.New("no base")
 		}
@@ -208,8 +208,8 @@ func (d disks) Overlay(_ context.Context, base, path string) error {
 	})
 }
 
-func (d disks) Repository(_ context.Context, debs, dir string) error {
-	return d.change("repository "+dir, func() error { return os.Mkdir(dir, 0o755) })
+func (d disks) Repository(ctx context.Context, debs, dir string) error {
+	return d.change(ctx, "repository "+dir, func() error { return os.Mkdir(dir, 0o755) })
 }
 
 type computer struct{ *Fake }

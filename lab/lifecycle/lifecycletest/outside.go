@@ -17,11 +17,11 @@ type outside struct{ *Fake }
 // Root is what the fake's worlds give as each of two root certificates.
 const Root = "-----BEGIN CERTIFICATE-----\nZmFrZSBvbmU=\n-----END CERTIFICATE-----\n"
 
-func (o outside) Start(_ context.Context, c world.Config) (world.Process, error) {
+func (o outside) Start(ctx context.Context, c world.Config) (world.Process, error) {
 	sum := fnv.New32a()
 	sum.Write([]byte(c.Underlay.Run))
 	pid := firstFake + int(sum.Sum32())
-	err := o.change("start world "+c.Underlay.Run, func() error {
+	err := o.change(ctx, "start world "+c.Underlay.Run, func() error {
 		if o.has("process", fmt.Sprint(pid)) {
 			return errors.New("it runs already")
 		}
@@ -41,8 +41,8 @@ func (o outside) Start(_ context.Context, c world.Config) (world.Process, error)
 	return world.Process{PID: pid, Start: 1}, err
 }
 
-func (o outside) Remove(_ context.Context, c world.Config, _ world.Process) error {
-	return o.change("remove world "+c.Underlay.Run, func() error {
+func (o outside) Remove(ctx context.Context, c world.Config, _ world.Process) error {
+	return o.change(ctx, "remove world "+c.Underlay.Run, func() error {
 		for _, name := range o.names("domain") {
 			var d domain
 			if err := o.get("domain", name, &d); err != nil {
@@ -73,8 +73,8 @@ func namespaces(u underlay.Underlay) []string {
 	return all
 }
 
-func (o outside) Attach(_ context.Context, u underlay.Underlay, tap string) error {
-	return o.change("attach "+tap, func() error {
+func (o outside) Attach(ctx context.Context, u underlay.Underlay, tap string) error {
+	return o.change(ctx, "attach "+tap, func() error {
 		var in string
 		if err := o.get("link", tap, &in); err != nil {
 			return err
