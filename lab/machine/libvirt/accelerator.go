@@ -133,7 +133,13 @@ func tryGuest(ctx context.Context, emulator string, a machine.Accelerator, disk 
 	if strings.Contains(said, "Permission denied") {
 		said += fmt.Sprintf(" (for user %s; if it should work: chgrp kvm %s && chmod 660 %s)", qemuUser, kvmDev, kvmDev)
 	}
-	return took, fmt.Errorf("%v: %s", err, strings.TrimPrefix(said, emulatorName+": "))
+	if said != "" {
+		return took, errors.New(strings.TrimPrefix(said, emulatorName+": "))
+	}
+	if err == nil {
+		err = errors.New("the guest ended without having run")
+	}
+	return took, err
 }
 
 // machineUser is who libvirt runs machines as, or nil for the caller where that

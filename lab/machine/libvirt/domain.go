@@ -2,7 +2,6 @@ package libvirt
 
 import (
 	"fmt"
-	"path/filepath"
 
 	rpc "github.com/digitalocean/go-libvirt"
 	"libvirt.org/go/libvirtxml"
@@ -36,8 +35,9 @@ type mark struct {
 
 // host is what a domain has to know of the lab machine.
 type host struct {
-	emulator string // path of QEMU
-	machine  string // versioned machine type: "pc-q35-7.2"
+	emulator string   // path of QEMU
+	machine  string   // versioned machine type: "pc-q35-7.2"
+	backing  []string // the qcow2 files that the disk stands on, the nearest first
 }
 
 // probe asks the daemon for the newest machine type, by its versioned name.
@@ -108,11 +108,13 @@ func devices(s machine.Spec, h host) *libvirtxml.DomainDeviceList {
 			Device: "disk",
 			Driver: &libvirtxml.DomainDiskDriver{Name: "qemu", Type: "qcow2", Cache: "unsafe"},
 			Source: &libvirtxml.DomainDiskSource{File: &libvirtxml.DomainDiskSourceFile{File: s.Disk}},
-			Target: &libvirtxml.DomainDiskTarget{Dev: "vda", Bus: "virtio"},
+
+			BackingStore: backingStore(h.backing),
+			Target:       &libvirtxml.DomainDiskTarget{Dev: "vda", Bus: "virtio"},
 		}},
 		Serials: []libvirtxml.DomainSerial{{
 			Source: unixSocket(s.ConsoleSock),
-			Log:    &libvirtxml.DomainChardevLog{File: filepath.Clean(s.ConsoleLog), Append: "on"},
+			Log:    &libvirtxml.DomainChardevLog{File: s.ConsoleLog, Append: "on"},
 			Target: &libvirtxml.DomainSerialTarget{Type: "isa-serial", Port: new(uint)},
 		}},
 		Channels: []libvirtxml.DomainChannel{{
@@ -137,6 +139,22 @@ func devices(s machine.Spec, h host) *libvirtxml.DomainDeviceList {
 		})
 	}
 	return list
+}
+
+// backingStore names what a disk stands on, so that libvirt leaves the owner of
+// those files alone: other machines stand on them too, and nobody writes them.
+func backingStore(chain []string) *libvirtxml.DomainDiskBackingStore {
+	if len(chain) == 0 {
+		return &libvirtxml.DomainDiskBackingStore{} // the end
+	}
+	return &libvirtxml.DomainDiskBackingStore{
+		Format: &libvirtxml.DomainDiskFormat{Type: "qcow2"},
+		Source: &libvirtxml.DomainDiskSource{File: &libvirtxml.DomainDiskSourceFile{
+			File:     chain[0],
+			SecLabel: []libvirtxml.DomainDeviceSecLabel{{Model: "dac", Relabel: "no"}},
+		}},
+		BackingStore: backingStore(chain[1:]),
+	}
 }
 
 // controllers are the PCI bus with that many slots for devices, and no USB. The

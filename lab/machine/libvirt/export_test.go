@@ -7,15 +7,24 @@ import (
 )
 
 // DomainXML renders with the lab machine's part given.
-func DomainXML(s machine.Spec, emulator, machineType string) (string, error) {
-	return domainXML(s, host{emulator, machineType})
+func DomainXML(s machine.Spec, emulator, machineType string, backing ...string) (string, error) {
+	return domainXML(s, host{emulator, machineType, backing})
 }
 
-// ParseLog is parseLog.
-func ParseLog(r io.Reader) (command, stderr string, cause machine.Cause, err error) {
+// ParseLog reads a log as Wait does when the daemon announced nothing.
+func ParseLog(r io.Reader) (machine.Death, error) {
 	l, err := parseLog(r)
-	return l.command, l.stderr, l.cause, err
+	return machine.Death{Cause: cause(machine.Unknown, l), Stderr: l.stderr, Command: l.command}, err
 }
 
 // StderrTail is stderrTail.
 const StderrTail = stderrTail
+
+// Internals whose behaviour towards processes and files is tested alone.
+var (
+	Terminate    = terminate
+	LockHolder   = lockHolder
+	Try          = try
+	BackingFile  = backingFile
+	BackingChain = backingChain
+)

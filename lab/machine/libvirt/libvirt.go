@@ -46,11 +46,16 @@ func (h *Hypervisor) Create(ctx context.Context, spec machine.Spec) error {
 			return fmt.Errorf("create machine %s: %w", spec.Name, err)
 		}
 	}
-	err := h.call(ctx, "create machine "+spec.Name, func(c *rpc.Libvirt) error {
+	chain, err := backingChain(spec.Disk)
+	if err != nil {
+		return fmt.Errorf("create machine %s: %w", spec.Name, err)
+	}
+	err = h.call(ctx, "create machine "+spec.Name, func(c *rpc.Libvirt) error {
 		host, err := probe(c, spec.Accelerator)
 		if err != nil {
 			return err
 		}
+		host.backing = chain
 		text, err := domainXML(spec, host)
 		if err != nil {
 			return err
@@ -62,6 +67,9 @@ func (h *Hypervisor) Create(ctx context.Context, spec machine.Spec) error {
 		return nil
 	}
 	h.sweep(ctx, spec)
+	if l, failed := readLog(spec.Name); failed == nil && l.reason == "failed" && l.command != "" {
+		return fmt.Errorf("%w (%s holds the command that QEMU was started with)", err, logFile(spec.Name))
+	}
 	return err
 }
 

@@ -31,25 +31,37 @@ var (
 	assigned = regexp.MustCompile(`^[A-Z_][A-Z0-9_]*=`)
 )
 
-// causes are libvirt's words for why a domain was shut off.
-var causes = map[string]machine.Cause{
+// reasons are libvirt's words for why a domain was shut off.
+var reasons = map[string]machine.Cause{
 	"destroyed": machine.Destroyed,
 	"shutdown":  machine.ShutDown,
-	"panicked":  machine.Panicked,
 	"crashed":   machine.Failed,
 	"failed":    machine.Failed,
 }
 
+// killer is who ended QEMU by a signal, as far as QEMU could still say.
+type killer int
+
+const (
+	notKilled killer = iota
+	killedByDaemon
+	killedByOther
+)
+
+// signalled is QEMU's last word on a signal: who sent it.
+var signalled = regexp.MustCompile(`terminating on signal \d+ from pid \d+ \((.*)\)$`)
+
 // processLog is what a log says of the last process in it.
 type processLog struct {
-	command string        // without its environment
-	stderr  string        // the last stderrTail bytes, whole lines
-	cause   machine.Cause // Unknown while it runs
+	command string // without its environment
+	stderr  string // the last stderrTail bytes, whole lines
+	reason  string // libvirt's word for its end; empty while it runs
+	killer  killer
 }
 
 // parseLog reads a log to its end.
 func parseLog(r io.Reader) (processLog, error) {
-	l := processLog{cause: machine.Unknown}
+	var l processLog
 	var command []string
 	var stderr bytes.Buffer
 	inCommand := false
@@ -60,7 +72,7 @@ func parseLog(r io.Reader) (processLog, error) {
 		switch match := ending.FindStringSubmatch(line); {
 		case line == "" && err != nil:
 		case starting.MatchString(line):
-			l, command, inCommand = processLog{cause: machine.Unknown}, nil, true
+			l, command, inCommand = processLog{}, nil, true
 			stderr.Reset()
 		case inCommand:
 			word, more := strings.CutSuffix(line, ` \`)
@@ -69,11 +81,14 @@ func parseLog(r io.Reader) (processLog, error) {
 			}
 			inCommand = more
 		case match != nil:
-			l.cause = machine.Unknown
-			if cause, known := causes[match[1]]; known {
-				l.cause = cause
-			}
+			l.reason = match[1]
 		default:
+			if by := signalled.FindStringSubmatch(line); by != nil {
+				l.killer = killedByOther
+				if name := filepath.Base(by[1]); name == "libvirtd" || name == "virtqemud" {
+					l.killer = killedByDaemon
+				}
+			}
 			stderr.WriteString(line + "\n")
 			keepTail(&stderr)
 		}
@@ -101,11 +116,13 @@ func keepTail(b *bytes.Buffer) {
 	}
 }
 
+func logFile(name string) string { return filepath.Join(logDir, filepath.Base(name)+".log") }
+
 // readLog reads what libvirt logged of a machine; no log is an empty one.
 func readLog(name string) (processLog, error) {
-	f, err := os.Open(filepath.Join(logDir, filepath.Base(name)+".log"))
+	f, err := os.Open(logFile(name))
 	if errors.Is(err, fs.ErrNotExist) {
-		return processLog{cause: machine.Unknown}, nil
+		return processLog{}, nil
 	}
 	if err != nil {
 		return processLog{}, err

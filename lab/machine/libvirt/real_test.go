@@ -81,6 +81,9 @@ func needDaemon(t *testing.T) {
 }
 
 func TestMain(m *testing.M) {
+	if file := os.Getenv(holdEnv); file != "" {
+		hold(file)
+	}
 	code := m.Run()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
