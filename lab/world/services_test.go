@@ -11,6 +11,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -308,6 +309,39 @@ func serve(t *testing.T, m *worldtest.Machine, path, answer string) {
 		}))
 	}()
 	t.Cleanup(func() { l.Close(); <-ended })
+}
+
+// TestOneFamily serves where there is only one.
+func TestOneFamily(t *testing.T) {
+	worldtest.Need(t)
+	for run, ranges := range map[string]string{
+		"00000030": "ipv4: 203.0.113.0/24", "00000031": "ipv6: 2001:db8:113::/64",
+	} {
+		t.Run(ranges, func(t *testing.T) {
+			u := plan(t, "name: one\nsegments:\n  public: {kind: public, "+ranges+"}\nmachines:\n  pub: {segments: [public]}\n", run)
+			start(t, config(t, u))
+			m := worldtest.NewMachine(t, u, "pub")
+			m.Up()
+			kind := dns.TypeA
+			if m.NIC.IPv4.IsValid() {
+				m.Lease(soon(t))
+			} else {
+				m.Autoconf(soon(t))
+				m.DNS, kind = u.Services.DNS[0], dns.TypeAAAA
+			}
+			answer, err := m.Ask(soon(t), "tcp", "packages.world.test", kind)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(answer.Answer) != 1 {
+				t.Errorf("%v", answer)
+			}
+			url := "http://" + netip.AddrPortFrom(u.Services.DNS[0], 80).String() + "/debian-13/Packages"
+			if got := fetch(t, m, url); got != "Package: hello\n" {
+				t.Errorf("got %q", got)
+			}
+		})
+	}
 }
 
 func TestStatus(t *testing.T) {

@@ -14,7 +14,6 @@ import (
 	"github.com/insomniacslk/dhcp/dhcpv4"
 	"github.com/insomniacslk/dhcp/dhcpv4/server4"
 	"github.com/vishvananda/netlink"
-	"golang.org/x/net/ipv4"
 	"golang.org/x/sys/unix"
 )
 
@@ -24,7 +23,6 @@ type Server struct {
 	log    *slog.Logger
 	link   int
 	conn   *net.UDPConn
-	out    *ipv4.PacketConn
 	routes *netlink.Handle
 
 	mu     sync.Mutex
@@ -50,7 +48,7 @@ func Listen(link string, c Config, log *slog.Logger) (*Server, error) {
 	}
 	return &Server{
 		config: c, log: log.With("segment", c.Segment), link: l.Attrs().Index,
-		conn: conn, out: ipv4.NewPacketConn(conn), routes: routes, leases: map[string]string{},
+		conn: conn, routes: routes, leases: map[string]string{},
 	}, nil
 }
 
@@ -120,9 +118,7 @@ func (s *Server) send(reply *dhcpv4.DHCPv4) error {
 			return fmt.Errorf("tell the kernel who %s will be: %v", to, err)
 		}
 	}
-	from := &ipv4.ControlMessage{Src: s.config.Server.AsSlice(), IfIndex: s.link}
-	at := net.UDPAddrFromAddrPort(netip.AddrPortFrom(to, dhcpv4.ClientPort))
-	_, err := s.out.WriteTo(reply.ToBytes(), from, at)
+	_, err := s.conn.WriteToUDPAddrPort(reply.ToBytes(), netip.AddrPortFrom(to, dhcpv4.ClientPort))
 	return err
 }
 

@@ -2,13 +2,16 @@ package network_test
 
 import (
 	"encoding/json"
+	"net/netip"
 	"os/exec"
 	"regexp"
 	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
 	"mesh/lab/world/namespace"
 	"mesh/lab/world/network"
@@ -37,6 +40,14 @@ func TestApply(t *testing.T) {
 			if err := network.Apply(t.Context(), p); err != nil {
 				t.Fatal(err)
 			}
+			for _, b := range p.World.Bridges {
+				addressed(t, p.World.Namespace, b.Link, b.Addrs)
+			}
+			for _, r := range p.Routers {
+				for _, port := range r.Ports {
+					addressed(t, r.Namespace, port.Link, port.Addrs)
+				}
+			}
 			first := standing(t, spaces)
 			if err := network.Apply(t.Context(), p); err != nil {
 				t.Fatal(err)
@@ -45,6 +56,40 @@ func TestApply(t *testing.T) {
 				t.Errorf("a second time (-first +second):\n%s", diff)
 			}
 		})
+	}
+}
+
+// addressed checks that a link has its planned addresses, usable at once, and no
+// others.
+func addressed(t *testing.T, space, link string, want []netip.Prefix) {
+	t.Helper()
+	var got []netip.Prefix
+	err := namespace.Do(space, func() error {
+		l, err := netlink.LinkByName(link)
+		if err != nil {
+			return err
+		}
+		for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
+			addrs, err := netlink.AddrList(l, family)
+			if err != nil {
+				return err
+			}
+			for _, a := range addrs {
+				if a.Flags&unix.IFA_F_TENTATIVE != 0 {
+					t.Errorf("%s is not usable yet", a.IPNet)
+				}
+				got = append(got, netip.MustParsePrefix(a.IPNet.String()))
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := cmp.Transformer("text", netip.Prefix.String)
+	sorted := cmpopts.SortSlices(func(a, b netip.Prefix) bool { return a.Addr().Less(b.Addr()) })
+	if diff := cmp.Diff(want, got, text, sorted, cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("%s in %s (-want +got):\n%s", link, space, diff)
 	}
 }
 
