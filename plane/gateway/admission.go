@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"hash/maphash"
+	"net"
 	"net/http"
 	"net/netip"
 	"sync"
@@ -66,6 +67,11 @@ func newAdmission(l Limits) *admission {
 // byte of its body is read. It answers with an error that the caller is to be
 // told, or nil after next has answered.
 func (a *admission) stranger(w http.ResponseWriter, r *http.Request, now time.Time, next http.Handler) error {
+	asking := r.Context().Value(connectionKey{}).(*atomic.Bool)
+	if !asking.CompareAndSwap(false, true) {
+		return busy() // bodies that wait unread would take the connection's window from the one that is read
+	}
+	defer asking.Store(false)
 	if r.ContentLength > link.MaxEnrolBytes {
 		return &link.Refusal{Reason: link.ReasonMalformed, Message: "the request is too long to be an enrolment"}
 	}
@@ -84,14 +90,22 @@ func (a *admission) stranger(w http.ResponseWriter, r *http.Request, now time.Ti
 		a.waiting.Add(-1)
 		return context.Cause(r.Context())
 	}
-	bound(w, r, now.Add(enrolReadTimeout), link.MaxEnrolBytes)
+	bound(w, r, enrolReadTimeout, link.MaxEnrolBytes)
 	next.ServeHTTP(w, r)
 	return nil
 }
 
+// connectionKey finds in a request's context whether its connection asks to
+// enrol at this moment.
+type connectionKey struct{}
+
+func perConnection(ctx context.Context, _ net.Conn) context.Context {
+	return context.WithValue(ctx, connectionKey{}, new(atomic.Bool))
+}
+
 // bound limits how long and how far the body of r is read.
-func bound(w http.ResponseWriter, r *http.Request, until time.Time, bytes int64) {
-	http.NewResponseController(w).SetReadDeadline(until) // HTTP/2 always can
+func bound(w http.ResponseWriter, r *http.Request, within time.Duration, bytes int64) {
+	http.NewResponseController(w).SetReadDeadline(time.Now().Add(within)) // HTTP/2 always can
 	r.Body = http.MaxBytesReader(w, r.Body, bytes)
 }
 

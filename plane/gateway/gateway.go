@@ -159,13 +159,14 @@ func (g *Gateway) server() (*http.Server, error) {
 			VerifyConnection:       verifyPeer,
 			SessionTicketsDisabled: true, // every connection shows that it holds the key
 		},
+		ConnContext:       perConnection,
 		ReadHeaderTimeout: handshakeTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    16 << 10,
 		HTTP2: &http.HTTP2Config{
 			MaxConcurrentStreams:          16,
 			MaxReceiveBufferPerConnection: 64 << 10,
-			MaxReceiveBufferPerStream:     16 << 10, // what an unread body can take
+			MaxReceiveBufferPerStream:     16 << 10, // what an unread body takes
 			SendPingTimeout:               pingAfter,
 			PingTimeout:                   pingTimeout,
 			WriteByteTimeout:              link.LinkTimeout,
@@ -220,7 +221,7 @@ func (g *Gateway) admit(w http.ResponseWriter, r *http.Request, enrol, nodes htt
 	} else if err != nil {
 		return err
 	}
-	bound(w, r, g.Now().Add(reportReadTimeout), maxReportBytes)
+	bound(w, r, reportReadTimeout, maxReportBytes)
 	nodes.ServeHTTP(w, r.WithContext(withCaller(r.Context(), c)))
 	return nil
 }

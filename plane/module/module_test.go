@@ -1,0 +1,119 @@
+package module_test
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"mesh/host/declaration"
+	"mesh/plane/module"
+	"mesh/plane/planetest"
+	"mesh/plane/refusal"
+)
+
+var update = flag.Bool("update", false, "write the goldens anew")
+
+func catalogue(extra ...module.Module) module.Catalogue {
+	return module.NewCatalogue(module.Facts{PlaneConfig: "mesh: \"test\"\n"}, append(module.All(), extra...)...)
+}
+
+// Every module of the catalogue declares what a host accepts, under its own
+// name. The goldens are read by the contract's own parser.
+func TestModulesDeclareWhatAHostAccepts(t *testing.T) {
+	c := catalogue()
+	for _, m := range c.Modules() {
+		t.Run(m.Name, func(t *testing.T) {
+			resources := c.Resources(m)
+			for _, r := range resources {
+				if !strings.HasPrefix(r.ID, m.Name+"/") {
+					t.Errorf("%s does not begin with %s/", r.ID, m.Name)
+				}
+			}
+			got, err := declaration.Bundle{Format: declaration.Format, Resources: resources}.Encode()
+			if err != nil {
+				t.Fatal(err)
+			}
+			golden := filepath.Join("testdata", m.Name+".json")
+			if *update {
+				if err := os.WriteFile(golden, got, 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(golden)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := declaration.ParseBundle(want); err != nil {
+				t.Error(err)
+			}
+			if d := cmp.Diff(string(want), string(got)); d != "" {
+				t.Error(d)
+			}
+		})
+	}
+}
+
+func TestNamedKnowsItsCatalogue(t *testing.T) {
+	if m, err := catalogue().Named("welcome"); err != nil || m.Name != "welcome" {
+		t.Error(m.Name, err)
+	}
+	_, err := catalogue().Named("welcom")
+	if r := refusal.Of(err); r == nil || r.Kind != refusal.Unknown || !strings.Contains(r.Do, "plane, welcome") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestCheckPlace(t *testing.T) {
+	alone := module.Module{Name: "alone", Excludes: []string{"welcome"}, Resources: func(module.Facts) []declaration.Resource { return nil }}
+	c := catalogue(alone)
+	free := module.Place{Node: "web", MachineID: "m1", Profile: planetest.Profile()}
+	with := func(change func(*module.Place)) module.Place {
+		p := free
+		change(&p)
+		return p
+	}
+	for name, tt := range map[string]struct {
+		module string
+		place  module.Place
+		says   string // empty: it can be
+	}{
+		"anywhere":                 {"welcome", free, ""},
+		"the plane's machine":      {"plane", with(func(p *module.Place) { p.PlaneMachine = "m1" }), ""},
+		"an unknown plane machine": {"plane", free, ""},
+		"another machine":          {"plane", with(func(p *module.Place) { p.PlaneMachine = "m2" }), "machine-id m2"},
+		"held by itself":           {"plane", with(func(p *module.Place) { p.Holders = []string{"web"} }), ""},
+		"held by another":          {"plane", with(func(p *module.Place) { p.Holders = []string{"db"} }), `node "db" has it`},
+		"held by others, many may": {"welcome", with(func(p *module.Place) { p.Holders = []string{"db"} }), ""},
+		"beside what it excludes":  {"alone", with(func(p *module.Place) { p.Modules = []string{"welcome"} }), `cannot stand beside module "welcome"`},
+		"beside what excludes it":  {"welcome", with(func(p *module.Place) { p.Modules = []string{"alone"} }), `cannot stand beside module "alone"`},
+		"a host too old":           {"welcome", with(func(p *module.Place) { p.Profile.Kinds = []string{"directory", "file"} }), "kind package, service"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m, err := c.Named(tt.module)
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = c.CheckPlace(m, tt.place)
+			switch r := refusal.Of(err); {
+			case tt.says == "" && err != nil:
+				t.Errorf("refused: %v", err)
+			case tt.says != "" && (r == nil || !strings.Contains(r.Error(), tt.says) || !strings.Contains(r.What, `node "web"`)):
+				t.Errorf("got %v, want %q", err, tt.says)
+			}
+		})
+	}
+}
+
+func TestCheckAbsence(t *testing.T) {
+	c := catalogue()
+	if err := c.CheckAbsence(module.Welcome(), "web"); err != nil {
+		t.Error(err)
+	}
+	if r := refusal.Of(c.CheckAbsence(module.Plane(), "web")); r == nil || r.ExitCode() != 1 {
+		t.Errorf("the plane can be taken away: %v", r)
+	}
+}
