@@ -33,8 +33,8 @@ func TestDependencies(t *testing.T) {
 		},
 		{
 			Of:      []string{"mesh/host/...", "mesh/cmd/host"},
-			Except:  []string{"mesh/host/system/systemtest"},
-			Never:   []string{"mesh/host/system/systemtest", "testing"},
+			Except:  []string{"mesh/host/system/systemtest", "mesh/host/apply/applytest"},
+			Never:   []string{"mesh/host/system/systemtest", "mesh/host/apply/applytest", "testing"},
 			Because: "only tests import what exists for tests",
 		},
 	})
