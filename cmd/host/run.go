@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"runtime/debug"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
@@ -14,6 +15,8 @@ import (
 
 	"mesh/cmd/internal/cli"
 	"mesh/host/agent"
+	"mesh/host/declaration"
+	"mesh/host/store"
 )
 
 // least bounds how often a machine may be looked at for nothing.
@@ -58,7 +61,7 @@ func (h *host) run(ctx context.Context, interval time.Duration) error {
 		log.Warn("an enrolment is noticed after an interval only", "err", err)
 	}
 	a := agent.New(agent.Config{
-		Identity: h.identity(s), Runtime: h.runtimeFolder(s), Hand: hand, Facts: facts, Process: hand.Process,
+		Identity: h.identity(s), Runtime: h.runtimeFolder(s), Hand: frugal{hand}, Facts: facts, Process: hand.Process,
 		Changed: changed, Replaced: replaced(), Interval: interval, Now: time.Now, Log: log,
 	})
 	// The watcher ends with the agent, whichever way that ends.
@@ -73,6 +76,15 @@ func (h *host) run(ctx context.Context, interval time.Duration) error {
 		return a.Run(ctx)
 	})
 	return group.Wait()
+}
+
+// frugal gives memory back after each pass: a host is idle nearly all the time,
+// on a machine that is there for something else.
+type frugal struct{ agent.Passer }
+
+func (f frugal) Pass(ctx context.Context, accept *store.Accepted) (*store.Accepted, declaration.Outcome, error) {
+	defer debug.FreeOSMemory()
+	return f.Passer.Pass(ctx, accept)
 }
 
 // watchIdentity tells when something in a directory may have changed. The

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -90,7 +91,7 @@ type rig struct {
 	identity *memory
 	runtime  *memory
 	changed  chan struct{}
-	replaced bool
+	replaced atomic.Bool
 	cancel   context.CancelFunc
 	ended    chan error
 	stop     func() // of the plane
@@ -126,7 +127,7 @@ func (r *rig) start() {
 	a := agent.New(agent.Config{
 		Identity: r.identity, Runtime: r.runtime, Hand: r.hand, Facts: facts,
 		Process: agent.Process{PID: 7, Start: 1}, Changed: r.changed, Dial: r.wire.dial,
-		Replaced: func() bool { return r.replaced },
+		Replaced: func() bool { return r.replaced.Load() },
 		Jitter:   func() float64 { return 0.5 },
 	})
 	go func() { r.ended <- a.Run(ctx) }()
@@ -477,7 +478,7 @@ func TestAgentEndsWhenReplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		r.start()
-		r.replaced = true
+		r.replaced.Store(true)
 		r.pass(60 * time.Second)
 		select {
 		case err := <-r.ended:

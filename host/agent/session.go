@@ -135,7 +135,7 @@ func (s *session) consider(ctx context.Context, offer link.Offer) error {
 		return nil
 	}
 	s.agent.cfg.Log.Info("a declaration came", "generation", accepted.Generation, "digest", accepted.Digest)
-	s.current, s.refused = &accepted, ""
+	s.current, s.refused = bare(&accepted), ""
 	s.agent.board.accepted()
 	put(s.agent.accepted, accepted)
 	return nil

@@ -39,7 +39,7 @@ func (a *Agent) work(ctx context.Context, first chan struct{}) error {
 		if err == nil || errors.Is(err, store.ErrOlder) {
 			accept = nil
 		}
-		put(a.passed, passed{held, outcome})
+		put(a.passed, passed{bare(held), outcome})
 		if first != nil {
 			close(first)
 			first = nil
@@ -55,6 +55,16 @@ func (a *Agent) work(ctx context.Context, first chan struct{}) error {
 		}
 		timer.Reset(wait)
 	}
+}
+
+// bare is a without its document, which may be large and is in the store.
+func bare(a *store.Accepted) *store.Accepted {
+	if a == nil {
+		return nil
+	}
+	b := *a
+	b.Document = nil
+	return &b
 }
 
 // Converged tells whether a pass left nothing to be done by a later one.

@@ -33,7 +33,7 @@ func TestCaseP8ParseRefuses(t *testing.T) {
 		{"twice, escaped", `{"format":1,"f\u006frmat":1}`, "format: the member is there twice"},
 		{"another case", document(`{"id":"a","Package":{"name":"nginx"}}`), `line 2, column 11: resources[0].Package: unknown member "Package"; did you mean "package"?`},
 		{"unknown", document(`{"id":"a","fiel":{"path":"/x"}}`), `line 2, column 11: resources[0].fiel: unknown member "fiel"; did you mean "file"?`},
-		{"unknown, nothing near", document(`{"id":"a","container":{}}`), `unknown member "container"; known are directory, file, id, package, service`},
+		{"unknown, nothing near", document(`{"id":"a","container":{}}`), `unknown member "container"; known are id, directory, file, package, service`},
 		{"null member", document(`{"id":"a","service":{"unit":"a.service","enabled":null}}`), "resources[0].service.enabled: null is not a value here"},
 		{"null resource", document(`null`), "line 2, column 1: resources[0]: null"},
 		{"missing member", document(`{"id":"a","file":{"path":"/x"}}`), `line 2, column 18: resources[0].file: member "content" is missing`},

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json"
@@ -97,25 +96,19 @@ func wanted(goKind string) string {
 }
 
 // unknown describes a member nobody knows, with the nearest known name.
-func unknown(name string, fields map[string]field) string {
-	if best := nearest(name, fields); best != "" {
+func unknown(name string, known []string) string {
+	if best := nearest(name, known); best != "" {
 		return fmt.Sprintf("unknown member %q; did you mean %q?", name, best)
 	}
-	known := make([]string, 0, len(fields))
-	for n := range fields {
-		known = append(known, n)
-	}
-	slices.Sort(known)
 	return fmt.Sprintf("unknown member %q; known are %s", name, strings.Join(known, ", "))
 }
 
 // nearest finds the known name with the least edit distance, if it is near
 // enough to be what was meant.
-func nearest(name string, fields map[string]field) string {
+func nearest(name string, known []string) string {
 	best, least := "", 1+max(1, min(len(name), 64)/3)
-	for n := range fields {
-		d := distance(strings.ToLower(name), n)
-		if d < least || d == least && best != "" && n < best {
+	for _, n := range known {
+		if d := distance(strings.ToLower(name), n); d < least {
 			best, least = n, d
 		}
 	}

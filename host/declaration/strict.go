@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"reflect"
+	"strconv"
 	"strings"
 
 	"github.com/go-json-experiment/json"
@@ -45,16 +46,30 @@ func refuse(what string, p Problem) error {
 }
 
 // checkFormat refuses a newer document before its unknown members are counted
-// as mistakes. A document whose format cannot be told is left to the scanner.
+// as mistakes. It looks no further than the format, which is written first; a
+// document whose format cannot be told is left to the scanner.
 func checkFormat(what string, b []byte) error {
-	var head struct {
-		Format int `json:"format"`
-	}
-	if err := json.Unmarshal(b, &head); err != nil {
+	dec := jsontext.NewDecoder(bytes.NewBuffer(b))
+	if token, err := dec.ReadToken(); err != nil || token.Kind() != '{' {
 		return nil
 	}
-	if head.Format > Format {
-		return &formatError{what, head.Format}
+	for dec.PeekKind() == '"' {
+		name, err := dec.ReadToken()
+		if err != nil {
+			return nil
+		}
+		if name.String() != "format" {
+			if dec.SkipValue() != nil {
+				return nil
+			}
+			continue
+		}
+		value, err := dec.ReadValue()
+		format, numErr := strconv.Atoi(string(value))
+		if err == nil && numErr == nil && format > Format {
+			return &formatError{what, format}
+		}
+		return nil
 	}
 	return nil
 }
@@ -67,11 +82,12 @@ type scanner struct {
 	text     []byte
 	dec      *jsontext.Decoder
 	problems []Problem
+	shapes   map[reflect.Type]*shape
 	at       map[string]int64 // when not nil: where each member's value begins
 }
 
 func newScanner(b []byte) *scanner {
-	return &scanner{text: b, dec: jsontext.NewDecoder(bytes.NewReader(b))}
+	return &scanner{text: b, dec: jsontext.NewDecoder(bytes.NewBuffer(b)), shapes: map[reflect.Type]*shape{}}
 }
 
 func (s *scanner) problem(offset int64, path, message string) {
@@ -136,8 +152,8 @@ func (s *scanner) object(t reflect.Type, path string, begin int64) error {
 	if _, err := s.dec.ReadToken(); err != nil {
 		return err
 	}
-	fields := fieldsOf(t)
-	seen := map[string]bool{}
+	form := s.shape(t)
+	seen := uint64(0) // bit i: field i
 	for s.dec.PeekKind() != '}' {
 		at := s.begin()
 		token, err := s.dec.ReadToken()
@@ -145,21 +161,21 @@ func (s *scanner) object(t reflect.Type, path string, begin int64) error {
 			return err
 		}
 		name := token.String()
-		f, known := fields[name]
+		i, known := form.index[name]
 		if !known {
-			s.problem(at, join(path, name), unknown(name, fields))
+			s.problem(at, join(path, name), unknown(name, form.names))
 			if err := s.dec.SkipValue(); err != nil {
 				return err
 			}
 			continue
 		}
-		seen[name] = true
-		if err := s.value(f.typ, join(path, name)); err != nil {
+		seen |= 1 << i
+		if err := s.value(form.types[i], join(path, name)); err != nil {
 			return err
 		}
 	}
-	for _, name := range order(t) {
-		if fields[name].required && !seen[name] {
+	for i, name := range form.names {
+		if form.required[i] && seen&(1<<i) == 0 {
 			s.problem(begin, path, fmt.Sprintf("member %q is missing", name))
 		}
 	}
@@ -178,27 +194,28 @@ func (s *scanner) skip(at int64) int64 {
 	return at
 }
 
-type field struct {
-	typ      reflect.Type
-	required bool
+// shape is what a struct type says of its members, in their order.
+type shape struct {
+	names    []string
+	types    []reflect.Type
+	required []bool
+	index    map[string]int
 }
 
-func fieldsOf(t reflect.Type) map[string]field {
-	fields := make(map[string]field, t.NumField())
+func (s *scanner) shape(t reflect.Type) *shape {
+	if known := s.shapes[t]; known != nil {
+		return known
+	}
+	form := &shape{index: map[string]int{}}
 	for f := range t.Fields() {
 		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
-		fields[name] = field{f.Type, options == ""}
+		form.index[name] = len(form.names)
+		form.names = append(form.names, name)
+		form.types = append(form.types, f.Type)
+		form.required = append(form.required, options == "")
 	}
-	return fields
-}
-
-func order(t reflect.Type) []string {
-	names := make([]string, 0, t.NumField())
-	for f := range t.Fields() {
-		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-		names = append(names, name)
-	}
-	return names
+	s.shapes[t] = form
+	return form
 }
 
 func join(path, name string) string {
