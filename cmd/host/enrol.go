@@ -18,7 +18,8 @@ import (
 const maxInput = 64 << 10
 
 func (h *host) newEnrol() *cobra.Command {
-	return &cobra.Command{
+	var again bool
+	c := &cobra.Command{
 		Use:   "enrol TOKEN",
 		Short: "Become a node of the mesh a token is for",
 		Long: `Ask the plane that issued TOKEN for membership, and record it.
@@ -41,12 +42,14 @@ it. When the answer of the plane got lost, the same token may be used again.`,
 				}
 				text = string(b)
 			}
-			return h.enrol(c, text)
+			return h.enrol(c, text, again)
 		},
 	}
+	c.Flags().BoolVar(&again, "again", false, "give up the membership this machine has, once the plane has admitted it anew")
+	return c
 }
 
-func (h *host) enrol(c *cobra.Command, text string) error {
+func (h *host) enrol(c *cobra.Command, text string, again bool) error {
 	if _, err := identity.ParseToken(text); err != nil {
 		return err
 	}
@@ -54,7 +57,7 @@ func (h *host) enrol(c *cobra.Command, text string) error {
 		return err
 	}
 	e := agent.Enrolment{
-		Identity: h.identity(h.system()), Facts: facts, Random: rand.Reader, Now: time.Now,
+		Identity: h.identity(h.system()), Facts: facts, Random: rand.Reader, Now: time.Now, Again: again,
 		Note: func(line string) { fmt.Fprintln(h.Err, line) },
 	}
 	m, err := e.Run(c.Context(), text)

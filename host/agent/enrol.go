@@ -25,6 +25,10 @@ type Enrolment struct {
 	Now      func() time.Time
 	Dial     Dial         // nil means the network of this machine
 	Note     func(string) // one line on what is going on; nil means nobody listens
+
+	// Again lets a machine that is a member of a mesh enrol anew, with a new
+	// key. It stays what it was until the plane has admitted it.
+	Again bool
 }
 
 // ErrEnrolling says that an enrolment of this machine is going on.
@@ -34,7 +38,7 @@ var ErrEnrolling = errors.New("another enrolment is running on this machine")
 type EnrolledError struct{ Mesh, Node string }
 
 func (e *EnrolledError) Error() string {
-	return fmt.Sprintf("enrol: this machine is node %s of mesh %s already, and a machine is a member of one mesh; nothing was changed", e.Node, e.Mesh)
+	return fmt.Sprintf("enrol: this machine is node %s of mesh %s already, and a machine is a member of one mesh; to give that up for what the token is for, use --again", e.Node, e.Mesh)
 }
 
 // RefusedError is the plane's answer when it does not admit this machine. The
@@ -96,7 +100,7 @@ func (e Enrolment) Run(ctx context.Context, text string) (Membership, error) {
 	if err != nil {
 		return Membership{}, fmt.Errorf("enrol: %v", err)
 	}
-	if held.Member != nil {
+	if held.Member != nil && !e.Again {
 		return Membership{}, &EnrolledError{Mesh: held.Member.Mesh, Node: held.Member.Node}
 	}
 	if err := token.CheckTime(e.Now()); err != nil {
@@ -107,14 +111,14 @@ func (e Enrolment) Run(ctx context.Context, text string) (Membership, error) {
 	if err != nil {
 		return Membership{}, err
 	}
-	return e.ask(ctx, token, key)
+	return e.ask(ctx, token, key, held)
 }
 
 // key is the key of an earlier attempt with the same token, else a new one. It
 // is not durable yet.
 func (e Enrolment) key(held identityFile, token identity.Token) (identity.NodeKey, error) {
 	if held.Attempt != nil && held.Attempt.TokenID == token.IDText() {
-		if key, err := identity.ParseNodeKey(held.Key); err == nil {
+		if key, err := identity.ParseNodeKey(held.Attempt.Key); err == nil {
 			e.note("going on with the enrolment that was begun at " + held.Attempt.Time.Format(time.RFC3339))
 			return key, nil
 		}
@@ -126,7 +130,7 @@ func (e Enrolment) key(held identityFile, token identity.Token) (identity.NodeKe
 	return key, nil
 }
 
-func (e Enrolment) ask(ctx context.Context, token identity.Token, key identity.NodeKey) (Membership, error) {
+func (e Enrolment) ask(ctx context.Context, token identity.Token, key identity.NodeKey, held identityFile) (Membership, error) {
 	profile, has, err := e.Facts()
 	if err != nil {
 		return Membership{}, fmt.Errorf("enrol: %v", err)
@@ -144,8 +148,8 @@ func (e Enrolment) ask(ctx context.Context, token identity.Token, key identity.N
 	if err != nil {
 		return Membership{}, fmt.Errorf("enrol: bind the proof to the connection: %v", err)
 	}
-	begun := identityFile{Key: key.SecretText(), Attempt: &attempt{TokenID: token.IDText(), Time: e.Now().UTC()}}
-	if err := writeIdentity(e.Identity, begun); err != nil {
+	held.Attempt = &attempt{Key: key.SecretText(), TokenID: token.IDText(), Time: e.Now().UTC()}
+	if err := writeIdentity(e.Identity, held); err != nil {
 		return Membership{}, fmt.Errorf("enrol: %v", err)
 	}
 	response, err := call[link.EnrolRequest, link.EnrolResponse](ctx, c, link.ProcedureEnrol, &link.EnrolRequest{
@@ -156,9 +160,9 @@ func (e Enrolment) ask(ctx context.Context, token identity.Token, key identity.N
 		Inventory: has,
 	})
 	if err != nil {
-		return Membership{}, e.refused(err)
+		return Membership{}, e.refused(err, held)
 	}
-	return e.record(token, key, begun, response)
+	return e.record(token, key, response)
 }
 
 // unreached is the error where no request was made.
@@ -172,15 +176,23 @@ func unreached(err error) error {
 
 // refused sorts the errors of the call: an answer that admits nobody, after
 // which the machine is made as it was, and silence, after which nobody knows.
-func (e Enrolment) refused(err error) error {
+func (e Enrolment) refused(err error, held identityFile) error {
 	var answer *connect.Error
 	if errors.As(err, &answer) && connect.IsWireError(err) && decided(answer.Code()) {
-		if err := e.Identity.Remove(identityName); err != nil {
+		if err := e.undo(held); err != nil {
 			return fmt.Errorf("enrol: the plane refused (%s), and the key made for it cannot be removed: %v", plain(answer), err)
 		}
 		return &RefusedError{Reason: link.Reason(answer.Meta().Get(link.ReasonHeader)), Message: plain(answer)}
 	}
 	return fmt.Errorf("enrol: the plane was asked and its answer is not known: %s; run the same command with the same token again", plain(err))
+}
+
+// undo takes the attempt out of the record.
+func (e Enrolment) undo(held identityFile) error {
+	if held.Attempt = nil; held.Member != nil {
+		return writeIdentity(e.Identity, held)
+	}
+	return e.Identity.Remove(identityName)
 }
 
 // decided tells whether an answer with this code says that nothing was granted.
@@ -193,7 +205,7 @@ func decided(code connect.Code) bool {
 }
 
 // record makes the grant durable.
-func (e Enrolment) record(token identity.Token, key identity.NodeKey, begun identityFile, r *link.EnrolResponse) (Membership, error) {
+func (e Enrolment) record(token identity.Token, key identity.NodeKey, r *link.EnrolResponse) (Membership, error) {
 	granted, err := checkGrant(r)
 	if err != nil {
 		return Membership{}, fmt.Errorf("enrol: the plane's grant makes no sense: %v; are mesh-host and mesh-plane of like versions?", err)
@@ -201,15 +213,14 @@ func (e Enrolment) record(token identity.Token, key identity.NodeKey, begun iden
 	if off := e.Now().Sub(r.Time).Round(time.Second); off.Abs() >= time.Minute && !r.Time.IsZero() {
 		e.note(fmt.Sprintf("this machine's clock is %s %s the plane's", off.Abs(), map[bool]string{true: "ahead of", false: "behind"}[off > 0]))
 	}
-	begun.Attempt = nil
-	begun.Member = &member{
-		Mesh: r.Mesh, Node: r.Node, Addresses: r.Addresses,
+	f := identityFile{Member: &member{
+		Key: key.SecretText(), Mesh: r.Mesh, Node: r.Node, Addresses: r.Addresses,
 		Plane: token.Addresses, Pins: token.Pins, DeclarationKey: granted, Since: e.Now().UTC(),
-	}
-	if err := writeIdentity(e.Identity, begun); err != nil {
+	}}
+	if err := writeIdentity(e.Identity, f); err != nil {
 		return Membership{}, fmt.Errorf("enrol: the plane admitted this machine, but: %v; run the same command with the same token again", err)
 	}
-	m, err := begun.membership()
+	m, err := f.membership()
 	if err != nil {
 		return Membership{}, fmt.Errorf("enrol: %v", err)
 	}

@@ -155,9 +155,40 @@ func TestEnrolWhenEnrolled(t *testing.T) {
 	}
 	before := a.folder.String()
 	_, err := a.Run(context.Background(), p.token("two", address).Encode())
-	const want = "enrol: this machine is node one of mesh home already, and a machine is a member of one mesh; nothing was changed"
+	const want = "enrol: this machine is node one of mesh home already, and a machine is a member of one mesh; to give that up for what the token is for, use --again"
 	if err == nil || err.Error() != want || a.folder.String() != before {
 		t.Errorf("\n got: %v\nwant: %s", err, want)
+	}
+}
+
+// A member enrols again: with a new key, and until it is admitted it stays what
+// it was, whatever comes of it.
+func TestEnrolAgain(t *testing.T) {
+	p := newPlane(t, 1)
+	address := loopback(t, p)
+	a := newApplicant()
+	old, err := a.Run(context.Background(), p.token("one", address).Encode())
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := a.folder.String()
+	a.Again = true
+	refused := p.token("two", address)
+	p.refused[refused.IDText()] = &link.Refusal{Reason: link.ReasonNameTaken, Message: "no"}
+	if _, err := a.Run(context.Background(), refused.Encode()); err == nil || a.folder.String() != before {
+		t.Errorf("%v; a refusal left\n%s", err, a.folder)
+	}
+	lost := p.token("three", address).Encode()
+	p.abort = true
+	if _, err := a.Run(context.Background(), lost); err == nil {
+		t.Error("a lost answer is no error")
+	}
+	if m, err := agent.ReadMembership(a.folder); err != nil || m.Node != "one" || m.Key.Public() != old.Key.Public() {
+		t.Errorf("after a lost answer: %+v, %v", m, err)
+	}
+	m, err := a.Run(context.Background(), lost)
+	if err != nil || m.Node != "three" || m.Key.Public() == old.Key.Public() || len(p.nodes) != 2 {
+		t.Errorf("%+v, %v", m, err)
 	}
 }
 

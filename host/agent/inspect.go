@@ -156,10 +156,10 @@ func (i Inspection) Status() (Status, error) {
 
 // membership fills in what concerns the mesh and the link.
 func (s *Status) membership(file identityFile, l *LinkState) {
+	if file.Attempt != nil {
+		s.Attempt = &file.Attempt.Time
+	}
 	if file.Member == nil {
-		if file.Attempt != nil {
-			s.Attempt = &file.Attempt.Time
-		}
 		return
 	}
 	m := file.Member

@@ -268,7 +268,7 @@ func TestCaseH1StatusSaysWhatIsLost(t *testing.T) {
 
 func TestStatusOfAnUnfinishedEnrolment(t *testing.T) {
 	i := newInspected()
-	i.identity.files["identity"] = []byte(`{"format":1,"key":"x","attempt":{"token_id":"01","time":"2026-12-01T12:00:00Z"}}`)
+	i.identity.files["identity"] = []byte(`{"format":1,"attempt":{"key":"x","token_id":"01","time":"2026-12-01T12:00:00Z"}}`)
 	if s := i.status(t); s.State != agent.StateHosted || s.Attempt == nil || !s.Attempt.Equal(noon) {
 		t.Errorf("%+v", s)
 	}

@@ -39,7 +39,7 @@ const (
 
 // identityFormat is the version of that file. History:
 //
-//	1  2026-11-30  key, attempt, member
+//	1  2026-11-30  attempt, member
 const identityFormat = 1
 
 // Membership is this machine's place in a mesh.
@@ -63,23 +63,23 @@ func (m *Membership) same(other *Membership) bool {
 		m.Key.Public() == other.Key.Public() && slices.Equal(m.Plane, other.Plane) && slices.Equal(m.Pins, other.Pins)
 }
 
-// identityFile is the file's content. Member is absent while an enrolment was
-// begun and its answer is not known.
+// identityFile is the file's content.
 type identityFile struct {
 	Format  int      `json:"format"`
-	Key     string   `json:"key"` // identity.NodeKey.SecretText
 	Attempt *attempt `json:"attempt,omitempty"`
 	Member  *member  `json:"member,omitempty"`
 }
 
-// attempt is an enrolment that was begun. The same token with the same key may
-// be presented again.
+// attempt is an enrolment that was begun and whose answer is not known. The same
+// token with the same key may be presented again.
 type attempt struct {
+	Key     string    `json:"key"` // identity.NodeKey.SecretText
 	TokenID string    `json:"token_id"`
 	Time    time.Time `json:"time"`
 }
 
 type member struct {
+	Key            string                        `json:"key"` // identity.NodeKey.SecretText
 	Mesh           string                        `json:"mesh"`
 	Node           string                        `json:"node"`
 	Addresses      []string                      `json:"addresses"`
@@ -135,7 +135,7 @@ func (f identityFile) membership() (*Membership, error) {
 	if f.Member == nil {
 		return nil, nil
 	}
-	key, err := identity.ParseNodeKey(f.Key)
+	key, err := identity.ParseNodeKey(f.Member.Key)
 	if err != nil {
 		return nil, err
 	}
