@@ -3,6 +3,7 @@ package apply_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"testing"
 
@@ -10,116 +11,171 @@ import (
 	"mesh/host/system/systemtest"
 )
 
-// brought runs the scenario on a new machine under hook until a pass fails or
-// the machine is cut, and returns that pass; len(Passes) when none did.
-func brought(t *testing.T, s applytest.Scenario, hook func(systemtest.Op) error) (*systemtest.Machine, int) {
-	t.Helper()
-	m := s.Machine()
-	m.Hook(hook)
-	for i, d := range s.Passes {
-		if _, err := applytest.Pass(context.Background(), m, d); err != nil {
-			if !errors.Is(err, systemtest.ErrCut) {
-				t.Fatalf("pass %d: %v", i+1, err)
-			}
-			return m, i
-		}
+// mutant is the program with the syncs at some places left out; nil is the
+// program as it is.
+type mutant func(place string) bool
+
+// cutAt cuts a machine on which this program runs.
+func (m mutant) cutAt(n int) func(systemtest.Op) error {
+	if m == nil {
+		return systemtest.CutAt(n)
 	}
-	return m, len(s.Passes)
+	return systemtest.WithoutSync(m, systemtest.CutAt(n))
 }
 
-// TestL0PowerCut cuts the power before every changing call of the scenario,
-// with nothing, everything and parts of what was not synced lost, and checks
-// the machine then, after recovery, and when it is given up instead.
-func TestL0PowerCut(t *testing.T) {
+// proof is one scenario, put to every kind of crash.
+type proof struct {
+	scenario applytest.Scenario
+	check    *applytest.Checker
+	program  mutant
+	random   *rand.Rand
+	seen     map[string]bool // machines that were checked
+	crashes  int             // machines that were not the same as another
+}
+
+func newProof(t *testing.T, program mutant) *proof {
+	t.Helper()
 	s := applytest.Demo()
-	check := checker(t, s)
-	random := rand.New(rand.NewPCG(1, 2))
-	cuts, crashes := 0, 0
-	seen := map[string]bool{}
-	for k := 1; ; k++ {
-		m, pass := brought(t, s, systemtest.CutAt(k))
-		if pass == len(s.Passes) {
-			break
-		}
-		cuts++
-		for _, loss := range systemtest.Losses(m.Pending(), random) {
-			up := m.PowerCut(loss)
-			world := string(rune('0'+pass)) + up.String()
-			if seen[world] {
-				continue
-			}
-			seen[world] = true
-			crashes++
-			if err := check.crash(m, pass, loss, random); err != nil {
-				t.Fatalf("cut before change %d, in pass %d, %s: %v", k, pass+1, loss.Name, err)
-			}
-		}
-	}
-	t.Logf("%d cuts, %d different machines came up", cuts, crashes)
-	if cuts < 100 || crashes < 300 {
-		t.Errorf("%d cuts and %d crashes: the scenario has become too small to show anything", cuts, crashes)
-	}
-}
-
-type crashChecker struct {
-	*applytest.Checker
-}
-
-func checker(t *testing.T, s applytest.Scenario) crashChecker {
-	t.Helper()
-	c, err := applytest.NewChecker(s)
+	check, err := applytest.NewChecker(s)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return crashChecker{c}
+	return &proof{scenario: s, check: check, program: program, random: rand.New(rand.NewPCG(1, 2)), seen: map[string]bool{}}
 }
 
-// crash checks one way in which m came down, and a second crash on top of it.
-func (c crashChecker) crash(m *systemtest.Machine, pass int, loss systemtest.Loss, random *rand.Rand) error {
-	if err := c.Cut(m.PowerCut(loss), pass); err != nil {
+// stopped runs the scenario on a new machine that is cut before its kth change,
+// and says in which pass it stopped; len(Passes) when it ran to the end.
+func (p *proof) stopped(k int) (*systemtest.Machine, int) {
+	m := p.scenario.Machine()
+	m.Hook(p.program.cutAt(k))
+	return m, p.goOn(m, 0)
+}
+
+// goOn runs the passes from the given one until one does not end.
+func (p *proof) goOn(m *systemtest.Machine, from int) int {
+	for i := from; i < len(p.scenario.Passes); i++ {
+		if _, err := applytest.Pass(context.Background(), m, p.scenario.Passes[i]); err != nil {
+			return i
+		}
+	}
+	return len(p.scenario.Passes)
+}
+
+// powerCut checks everything that a power cut can make of m, which stopped in
+// the given pass.
+func (p *proof) powerCut(m *systemtest.Machine, pass int, losses []systemtest.Loss) error {
+	for _, loss := range losses {
+		world := fmt.Sprint(pass, m.PowerCut(loss))
+		if p.seen[world] {
+			continue
+		}
+		p.seen[world] = true
+		p.crashes++
+		if err := p.crash(m, pass, loss); err != nil {
+			return fmt.Errorf("in pass %d, %s: %w", pass+1, loss.Name, err)
+		}
+	}
+	return nil
+}
+
+// crash checks the machine that comes up: as it is, when it goes on, when it is
+// given up, and when the power is cut once more while it goes on.
+func (p *proof) crash(m *systemtest.Machine, pass int, loss systemtest.Loss) error {
+	if pass == len(p.scenario.Passes) {
+		pass-- // it ran to the end; does that last?
+	}
+	if err := p.check.Cut(m.PowerCut(loss), pass); err != nil {
 		return err
 	}
-	if err := c.Recovered(m.PowerCut(loss), pass); err != nil {
+	if err := p.check.Recovered(m.PowerCut(loss), pass); err != nil {
 		return err
 	}
-	if err := c.Abandoned(m.PowerCut(loss), pass); err != nil {
+	if err := p.check.Abandoned(m.PowerCut(loss), pass); err != nil {
 		return err
 	}
 	again := m.PowerCut(loss)
-	again.Hook(systemtest.CutAt(1 + random.IntN(40)))
-	if c.Recovered(again, pass) == nil {
-		return nil // it was through before the second cut
+	again.Hook(p.program.cutAt(1 + p.random.IntN(40)))
+	pass = p.goOn(again, pass)
+	if pass == len(p.scenario.Passes) {
+		return nil
 	}
-	losses := systemtest.Losses(again.Pending(), random)
-	up := again.PowerCut(losses[random.IntN(len(losses))])
-	reached, err := applytest.Generation(up)
-	if err != nil {
-		return err
-	}
-	if from := int(reached) - 1; from > pass {
-		pass = from
-	}
-	if err := c.Recovered(up, pass); err != nil {
-		return errors.Join(errors.New("after a second cut"), err)
+	losses := systemtest.Losses(again.Pending(), p.random)
+	if err := p.check.Recovered(again.PowerCut(losses[p.random.IntN(len(losses))]), pass); err != nil {
+		return fmt.Errorf("cut again in pass %d: %w", pass+1, err)
 	}
 	return nil
+}
+
+// everyPowerCut cuts the power before every change of the scenario, with
+// nothing, everything and parts of what was not synced lost.
+func (p *proof) everyPowerCut() (cuts int, err error) {
+	for k := 1; ; k++ {
+		m, pass := p.stopped(k)
+		if err := p.powerCut(m, pass, systemtest.Losses(m.Pending(), p.random)); err != nil {
+			return k, fmt.Errorf("cut before change %d, %w", k, err)
+		}
+		if pass == len(p.scenario.Passes) {
+			return k - 1, nil
+		}
+	}
+}
+
+// everyKill kills the host alone before every change, lets it go on, and cuts
+// the power while it recovers: what it sees then is not yet durable.
+func (p *proof) everyKill() error {
+	for k := 1; ; k++ {
+		for _, more := range []int{1 + k%6, 7} { // 7: what was found is recorded, and nothing more is done
+			m, pass := p.stopped(k)
+			if pass == len(p.scenario.Passes) {
+				return nil
+			}
+			m.Killed()
+			m.Hook(p.program.cutAt(more))
+			if pass = p.goOn(m, pass); pass == len(p.scenario.Passes) {
+				continue
+			}
+			losses := systemtest.Losses(m.Pending(), p.random)
+			if len(losses) > 6 {
+				losses = append(losses[:2], losses[len(losses)-4:]...)
+			}
+			if err := p.powerCut(m, pass, losses); err != nil {
+				return fmt.Errorf("killed before change %d, cut before change %d then, %w", k, more, err)
+			}
+		}
+	}
+}
+
+func TestL0PowerCut(t *testing.T) {
+	p := newProof(t, nil)
+	cuts, err := p.everyPowerCut()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d cuts, %d different machines came up", cuts, p.crashes)
+	if cuts < 200 || p.crashes < 300 {
+		t.Errorf("%d cuts and %d crashes: the scenario has become too small to show anything", cuts, p.crashes)
+	}
+}
+
+func TestL0KillThenPowerCut(t *testing.T) {
+	p := newProof(t, nil)
+	if err := p.everyKill(); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d different machines came up", p.crashes)
 }
 
 // TestL0Kill kills the host alone before every changing call: nothing is lost,
 // and nothing is done twice.
 func TestL0Kill(t *testing.T) {
-	s := applytest.Demo()
-	check := checker(t, s)
+	p := newProof(t, nil)
 	for k := 1; ; k++ {
-		m, pass := brought(t, s, systemtest.CutAt(k))
-		if pass == len(s.Passes) {
+		m, pass := p.stopped(k)
+		if pass == len(p.scenario.Passes) {
 			return
 		}
 		m.Killed()
-		if err := check.Recovered(m, pass); err != nil {
-			t.Fatalf("killed before change %d, in pass %d: %v", k, pass+1, err)
-		}
-		if err := check.RestartedMore(m, len(s.Passes), 0); err != nil {
+		if err := errors.Join(p.check.Recovered(m, pass), p.check.RestartedMore(m, len(p.scenario.Passes), 0)); err != nil {
 			t.Fatalf("killed before change %d, in pass %d: %v", k, pass+1, err)
 		}
 	}

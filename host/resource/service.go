@@ -98,14 +98,16 @@ func toDisable(o store.Owned, found store.State) bool {
 // resolve: enabling and starting are two steps, and systemd is its own master;
 // whatever is there, the host has had its hand in it.
 func (k service) resolve(in store.Intent, found store.State) Resolution {
+	rebooted := found.Boot != in.Before.Boot
+	found.Boot = in.Before.Boot
 	switch {
 	case in.Act == store.ActRemove:
 		if fate, _ := k.fate(store.Owned{Origin: in.Origin}, found); fate != Remove {
 			return Done
 		}
 		return Partly
-	case in.Act == store.ActRestart && found.Invocation == in.Before.Invocation:
-		return Undone // the debt stands
+	case in.Act == store.ActRestart && (rebooted || found.Invocation == in.Before.Invocation):
+		return Undone // or it cannot be told: the debt stands
 	case k.differs(in.Target, found) == "":
 		return Done
 	case found == in.Before:
@@ -122,7 +124,7 @@ func (service) look(ctx context.Context, m Machine, places []string) []Found {
 	all := make([]Found, len(places))
 	for i, name := range places {
 		if u, ok := units[name]; ok && u.Load != "not-found" {
-			all[i].State = store.State{Type: typeService, Status: u.Active, Enabled: u.Enabled, Invocation: u.Invocation}
+			all[i].State = store.State{Type: typeService, Status: u.Active, Enabled: u.Enabled, Invocation: u.Invocation, Boot: u.Boot}
 		}
 	}
 	return all

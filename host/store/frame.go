@@ -5,13 +5,14 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
+	"slices"
 )
 
 // A frame is one record on disk, all numbers little-endian:
 //
 //	 0  magic    4 bytes  "mhR1"; the digit is the version of the frame
 //	 4  kind     2 bytes
-//	 6  zero     2 bytes
+//	 6  index    2 bytes  in the journal: which record of one append it is, from 0
 //	 8  length   4 bytes  of the payload
 //	12  seq      8 bytes  rises by one with each record, never reused
 //	20  check    4 bytes  CRC-32C of bytes 0 to 19
@@ -20,6 +21,8 @@ import (
 //
 // The header is checked by itself so that a frame with a damaged payload is
 // stepped over exactly, and a reader that lost its place finds the next frame.
+// The index tells damage from an append that never ended, of which a disk may
+// hold any part: only behind the last frame of index 0 is the end unfinished.
 const (
 	magic      = "mhR1"
 	headerSize = 24
@@ -31,6 +34,7 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 type frame struct {
 	kind    uint16
+	index   uint16
 	seq     uint64
 	payload []byte
 }
@@ -42,7 +46,7 @@ func appendFrame(b []byte, f frame) []byte {
 	start := len(b)
 	b = append(b, magic...)
 	b = binary.LittleEndian.AppendUint16(b, f.kind)
-	b = binary.LittleEndian.AppendUint16(b, 0)
+	b = binary.LittleEndian.AppendUint16(b, f.index)
 	b = binary.LittleEndian.AppendUint32(b, uint32(len(f.payload)))
 	b = binary.LittleEndian.AppendUint64(b, f.seq)
 	b = binary.LittleEndian.AppendUint32(b, crc32.Checksum(b[start:], castagnoli))
@@ -53,8 +57,8 @@ func appendFrame(b []byte, f frame) []byte {
 // scanned is what reading a file of frames gave.
 type scanned struct {
 	frames []frame
-	bad    []span // damaged stretches with good frames behind them
-	torn   int    // bytes at the end that are no frame
+	bad    []span // damaged stretches that others were written behind
+	torn   int    // bytes at the end of an append that never ended
 }
 
 // span is a damaged stretch of a file.
@@ -74,6 +78,8 @@ func (s span) String() string {
 // scan reads every good frame of b, in one pass. Payloads alias b.
 func scan(b []byte) scanned {
 	var out scanned
+	began := 0       // where the last append begins whose first frame is good
+	var starts []int // of the frames
 	for at := 0; at < len(b); {
 		head, ok := header(b[at:])
 		end := at + frameExtra + len(head.payload)
@@ -86,14 +92,20 @@ func scan(b []byte) scanned {
 			out.bad = append(out.bad, span{offset: at, length: end - at, kind: head.kind, seq: head.seq})
 			at = end
 		default:
-			out.frames = append(out.frames, head)
+			if head.index == 0 {
+				began = at
+			}
+			out.frames, starts = append(out.frames, head), append(starts, at)
 			at = end
 		}
 	}
-	// Damage that reaches the end is a record that was never finished.
-	for i := len(out.bad) - 1; i >= 0 && out.bad[i].offset+out.bad[i].length == len(b)-out.torn; i-- {
-		out.torn += out.bad[i].length
-		out.bad = out.bad[:i]
+	for i, s := range out.bad {
+		if s.offset > began || len(out.frames) == 0 {
+			// What stands behind it in the same append counts no more than it does.
+			good, _ := slices.BinarySearch(starts, s.offset)
+			out.bad, out.frames, out.torn = out.bad[:i], out.frames[:good], len(b)-s.offset
+			break
+		}
 	}
 	return out
 }
@@ -112,6 +124,7 @@ func header(b []byte) (frame, bool) {
 	}
 	return frame{
 		kind:    binary.LittleEndian.Uint16(b[4:]),
+		index:   binary.LittleEndian.Uint16(b[6:]),
 		seq:     binary.LittleEndian.Uint64(b[12:]),
 		payload: b[headerSize : headerSize+length],
 	}, true

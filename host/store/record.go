@@ -28,6 +28,7 @@ type State struct {
 	Status     string `json:"status,omitempty"`     // package: dpkg's word for it; service: its ActiveState
 	Enabled    string `json:"enabled,omitempty"`    // service: its UnitFileState
 	Invocation string `json:"invocation,omitempty"` // service: names one run of it, so that a restart can be recognised
+	Boot       string `json:"boot,omitempty"`       // service: the boot in which it was seen
 }
 
 // Absent says whether nothing is there.
@@ -74,9 +75,9 @@ type Intent struct {
 	Epoch      uint64    `json:"epoch"`
 	Generation uint64    `json:"generation"`
 	Act        Act       `json:"act"`
-	Origin     State     `json:"origin"` // what was there before the host ever touched the place
-	Before     State     `json:"before"` // what is there now
-	Target     State     `json:"target"` // what shall be there
+	Origin     State     `json:"origin"`         // what was there before the host ever touched the place
+	Before     State     `json:"before"`         // what is there now
+	Target     State     `json:"target"`         // what shall be there
 	Owes       []string  `json:"owes,omitempty"` // units that owe a restart once it is done
 	Time       time.Time `json:"time"`
 }
@@ -97,7 +98,7 @@ type Owned struct {
 	Origin     State     `json:"origin"`
 	Made       State     `json:"made"`
 	Restarts   []string  `json:"restarts,omitempty"` // units to restart when it changes or goes
-	Order      uint64    `json:"order"` // rises in the order places were first owned; 0: the store sets it
+	Order      uint64    `json:"order"`              // rises in the order places were first owned; 0: the store sets it
 	Time       time.Time `json:"time"`
 
 	// Doubtful is not stored: the record is older than a loss, so a later one

@@ -17,6 +17,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -129,8 +130,10 @@ func (s *Store) open() (Report, error) {
 	report := Report{Fresh: l.fresh, Notes: l.notes}
 	if l.clean() {
 		s.snapshotSize, s.journalSize = int64(len(l.snapshot.data)), int64(len(l.journal.data))
-		s.journal, err = s.dir.Append(journalName)
-		return report, err
+		if s.journal, err = s.dir.Append(journalName); err != nil {
+			return report, err
+		}
+		return report, s.journal.Sync() // what was read is not yet durable
 	}
 	if l.fresh {
 		// The journal first: from now on one that is missing was lost.
@@ -249,6 +252,7 @@ func (s *Store) framesLocked(records []Record) (frames []frame, buffer []byte, e
 		if err != nil {
 			return nil, nil, err
 		}
+		f.index = uint16(min(i, math.MaxUint16))
 		frames = append(frames, f)
 		buffer = appendFrame(buffer, f)
 	}
@@ -309,6 +313,7 @@ func (s *Store) compact() error {
 	live := s.state.frames()
 	snapshot := s.header(snapshotName, len(live))
 	for _, f := range live {
+		f.index = 0
 		snapshot = appendFrame(snapshot, f)
 	}
 	if err := s.dir.Replace(snapshotName, snapshot); err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 
 	"github.com/coreos/go-systemd/v22/dbus"
@@ -18,6 +19,7 @@ type Unit struct {
 	Active     string // ActiveState; "auto-restart" when it failed and systemd is about to try again
 	Enabled    string // UnitFileState; empty for a unit without a file
 	Invocation string // InvocationID, hex; names one run of the unit
+	Boot       string // boot ID of the machine
 }
 
 // Services starts, stops and enables units over D-Bus, on systemd's private
@@ -68,8 +70,15 @@ func read(ctx context.Context, conn *dbus.Conn, name string) (Unit, map[string]a
 		u.Active = sub
 	}
 	id, _ := props["InvocationID"].([]byte)
-	u.Invocation = fmt.Sprintf("%x", id)
+	u.Invocation, u.Boot = fmt.Sprintf("%x", id), boot()
 	return u, props, nil
+}
+
+// boot names this boot of the machine; empty when the kernel does not say.
+// https://www.kernel.org/doc/html/latest/admin-guide/sysctl/kernel.html#random
+func boot() string {
+	id, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	return strings.TrimSpace(string(id))
 }
 
 // Start starts the unit and reads back that it is active.

@@ -2,13 +2,16 @@ package applytest
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"path"
 	"slices"
 	"strings"
 
 	"mesh/host/apply"
 	"mesh/host/declaration"
+	"mesh/host/resource"
 	"mesh/host/store"
 	"mesh/host/system"
 	"mesh/host/system/systemtest"
@@ -30,10 +33,8 @@ import (
 //   - the store stays under its cap.
 type Checker struct {
 	scenario Scenario
-	worlds   []string          // the world before the first pass, and after each
-	restarts []map[string]int  // by unit, after each pass, since the beginning
-	holds    []map[string]bool // index of a pass, path → what it may hold is in allowed
-	allowed  []map[string][]string
+	worlds   []string         // the world before the first pass, and after each
+	restarts []map[string]int // by unit, after each pass, since the beginning
 }
 
 // NewChecker runs the scenario without interference and remembers what it
@@ -90,6 +91,34 @@ func (c *Checker) Cut(m *systemtest.Machine, i int) error {
 		}
 		if line != before[name] && line != after[name] && line != broughtByPackage[name] {
 			return fmt.Errorf("%s holds neither old nor new:\n  is  %s  old %s  new %s", name, line, before[name], after[name])
+		}
+	}
+	view, _, err := store.Read(system.NewStateDirectory(m.Files, StatePath))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if len(view.Losses) > 0 {
+		return fmt.Errorf("the store lost something: %+v", view.Losses)
+	}
+	return onDisk(m, view)
+}
+
+// onDisk checks that what is recorded as made was durable before it was.
+func onDisk(m *systemtest.Machine, view store.View) error {
+	open := map[store.Key]bool{}
+	for _, in := range view.Intents {
+		open[in.Key] = true
+	}
+	var keys []store.Key
+	for _, o := range view.Owned {
+		if resource.OnDisk(o.Kind) && !open[o.Key] {
+			keys = append(keys, o.Key)
+		}
+	}
+	seen := resource.Look(context.Background(), m, keys)
+	for _, o := range view.Owned {
+		if found, ok := seen[o.Key]; ok && found.State != o.Made {
+			return fmt.Errorf("%s is recorded as made and is not there: %+v", o.Key, found)
 		}
 	}
 	return nil

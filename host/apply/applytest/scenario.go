@@ -71,6 +71,7 @@ func demoFirst() []declaration.Resource {
 	return []declaration.Resource{
 		Directory("demo/dir", "/etc/demo", "0750"),
 		Directory("demo/sub", "/etc/demo/sub", ""),
+		Directory("demo/empty", "/srv/empty", "0700"),
 		File("demo/a", "/etc/demo/a.conf", "a1\n"),
 		File("demo/b", "/etc/demo/b.conf", "b1\n"),
 		File("demo/c", "/etc/demo/sub/c.conf", "c1\n"),
@@ -88,6 +89,7 @@ func demoFirst() []declaration.Resource {
 func demoSecond() []declaration.Resource {
 	return []declaration.Resource{
 		Directory("demo/dir", "/etc/demo", "0755"),
+		Directory("demo/empty", "/srv/empty", "0711"),
 		File("demo/a", "/etc/demo/a.conf", "a2\n"),
 		File("demo/b-renamed", "/etc/demo/b.conf", "b1\n"),
 		File("demo/d", "/srv/d", "d2\n"),

@@ -115,7 +115,7 @@ func (x *dir) Create(name string) (system.File, error) {
 }
 
 func (x *dir) link(name string, n *inode) {
-	x.d.alter(x.n, "link "+path.Join(x.path, name), 0, func(im *image, _ int) { im.entries[name] = n })
+	x.d.alter(x.n, nil, func(im *image, _ []byte) { im.entries[name] = n })
 }
 
 func (x *dir) Lock(name string) (io.Closer, error) {
@@ -180,7 +180,7 @@ func (x *dir) Rename(from, to string) error {
 	case there.typ == system.TypeDirectory && len(there.now.entries) > 0:
 		return x.fail("rename", to, unix.ENOTEMPTY)
 	}
-	x.d.alter(x.n, "rename to "+path.Join(x.path, to), 0, func(im *image, _ int) {
+	x.d.alter(x.n, nil, func(im *image, _ []byte) {
 		if im.entries[from] == n {
 			delete(im.entries, from)
 		}
@@ -208,7 +208,7 @@ func (x *dir) Unlink(name string) error {
 }
 
 func (x *dir) unlink(name string, n *inode) {
-	x.d.alter(x.n, "unlink "+path.Join(x.path, name), 0, func(im *image, _ int) {
+	x.d.alter(x.n, nil, func(im *image, _ []byte) {
 		if im.entries[name] == n {
 			delete(im.entries, name)
 		}
@@ -241,16 +241,16 @@ func (x *dir) Chown(uid, gid uint32) error {
 		return err
 	}
 	defer leave()
-	x.d.chown(x.n, x.path, uid, gid)
+	x.d.chown(x.n, uid, gid)
 	return nil
 }
 
-func (d *Disk) chown(n *inode, p string, uid, gid uint32) {
-	d.alter(n, "chown "+p, 0, func(im *image, _ int) { im.uid, im.gid, im.mode = uid, gid, im.mode&^0o6000 })
+func (d *Disk) chown(n *inode, uid, gid uint32) {
+	d.alter(n, nil, func(im *image, _ []byte) { im.uid, im.gid, im.mode = uid, gid, im.mode&^0o6000 })
 }
 
-func (d *Disk) chmod(n *inode, p string, mode uint32) {
-	d.alter(n, "chmod "+p, 0, func(im *image, _ int) { im.mode = mode })
+func (d *Disk) chmod(n *inode, mode uint32) {
+	d.alter(n, nil, func(im *image, _ []byte) { im.mode = mode })
 }
 
 func (x *dir) Chmod(mode uint32) error {
@@ -259,7 +259,7 @@ func (x *dir) Chmod(mode uint32) error {
 		return err
 	}
 	defer leave()
-	x.d.chmod(x.n, x.path, mode)
+	x.d.chmod(x.n, mode)
 	return nil
 }
 
@@ -320,16 +320,12 @@ func (h *handle) Write(p []byte) (int, error) {
 }
 
 func (h *handle) write(p []byte) {
-	data, offset := slices.Clone(p), len(h.n.now.data)
-	h.d.alter(h.n, "write "+h.path, len(p), func(im *image, part int) {
-		kept := data
-		if part >= 0 && part < len(data) {
-			kept = data[:part]
-		}
-		if end := offset + len(kept); len(im.data) < end { // a lost write before this one leaves zeros
+	offset := len(h.n.now.data)
+	h.d.alter(h.n, slices.Clone(p), func(im *image, data []byte) {
+		if end := offset + len(data); len(im.data) < end { // a lost write before this one leaves zeros
 			im.data = append(im.data, make([]byte, end-len(im.data))...)
 		}
-		copy(im.data[offset:], kept)
+		copy(im.data[offset:], data)
 	})
 }
 
@@ -339,7 +335,7 @@ func (h *handle) Chown(uid, gid uint32) error {
 	if err := h.d.call("chown", h.path, true); err != nil {
 		return err
 	}
-	h.d.chown(h.n, h.path, uid, gid)
+	h.d.chown(h.n, uid, gid)
 	return nil
 }
 
@@ -349,7 +345,7 @@ func (h *handle) Chmod(mode uint32) error {
 	if err := h.d.call("chmod", h.path, true); err != nil {
 		return err
 	}
-	h.d.chmod(h.n, h.path, mode)
+	h.d.chmod(h.n, mode)
 	return nil
 }
 
@@ -357,10 +353,12 @@ func (h *handle) Sync() error {
 	h.d.mu.Lock()
 	defer h.d.mu.Unlock()
 	if err := h.d.call("sync", h.path, true); err != nil {
-		if errors.Is(err, errDeleted) {
+		switch {
+		case errors.Is(err, errDeleted):
 			return nil
+		case !errors.Is(err, ErrCut):
+			h.d.lose(h.n)
 		}
-		h.d.lose(h.n)
 		return err
 	}
 	h.d.sync(h.n)

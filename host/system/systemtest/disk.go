@@ -68,9 +68,8 @@ func newInode(typ system.Type, mode uint32) *inode {
 // operation is one change that is not durable yet.
 type operation struct {
 	on     *inode
-	what   string
-	change func(im *image, part int) // part: of a write, how many bytes of it; less than 0 means all
-	bytes  int                       // of a write
+	data   []byte // of a write
+	change func(im *image, data []byte)
 }
 
 // NewDisk is a disk with the directories /etc, /var/lib, /run and /srv on it.
@@ -166,16 +165,16 @@ func (d *Disk) call(name, where string, changes bool) error {
 }
 
 // alter changes what the running system sees now, and what is durable later.
-func (d *Disk) alter(n *inode, what string, bytes int, change func(im *image, part int)) {
-	change(&n.now, -1)
-	d.pending = append(d.pending, &operation{on: n, what: what, change: change, bytes: bytes})
+func (d *Disk) alter(n *inode, data []byte, change func(im *image, data []byte)) {
+	change(&n.now, data)
+	d.pending = append(d.pending, &operation{on: n, change: change, data: data})
 }
 
 // sync makes everything pending on n durable.
 func (d *Disk) sync(n *inode) {
 	d.pending = slices.DeleteFunc(d.pending, func(o *operation) bool {
 		if o.on == n {
-			o.change(&n.durable, -1)
+			o.change(&n.durable, o.data)
 		}
 		return o.on == n
 	})

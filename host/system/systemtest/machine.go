@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"strings"
 
 	"mesh/host/system"
@@ -81,18 +82,36 @@ func FailAt(n int, err error) func(Op) error {
 	}
 }
 
-// WithoutSync is a hook under which the syncs that match do nothing, as if they
-// had been left out of the program, on top of what next does.
-func WithoutSync(match func(Op) bool, next func(Op) error) func(Op) error {
+// WithoutSync is a hook under which the syncs made at the places in the program
+// that match do nothing, as if they had been left out of it, on top of what next
+// does.
+func WithoutSync(match func(place string) bool, next func(Op) error) func(Op) error {
 	return func(op Op) error {
 		if err := next(op); err != nil {
 			return err
 		}
-		if strings.HasPrefix(op.Name, "sync") && match(op) {
+		if strings.HasPrefix(op.Name, "sync") && match(place()) {
 			return errDeleted
 		}
 		return nil
 	}
+}
+
+// place names the functions of the host that led to this call, innermost first.
+func place() string {
+	var names []string
+	pc := make([]uintptr, 64)
+	frames := runtime.CallersFrames(pc[:runtime.Callers(1, pc)])
+	for more := true; more; {
+		var f runtime.Frame
+		f, more = frames.Next()
+		for _, pkg := range []string{"mesh/host/system.", "mesh/host/store."} {
+			if name, ok := strings.CutPrefix(f.Function, pkg); ok {
+				names = append(names, name)
+			}
+		}
+	}
+	return strings.Join(names, " < ")
 }
 
 // Killed is the machine after the host alone was killed: nothing is lost.
@@ -105,8 +124,8 @@ type Loss struct {
 	Name string
 	// Keeps says whether change i of n survives.
 	Keeps func(i, n int) bool
-	// Torn says how many of a write's bytes survive, if it does; nil means all.
-	Torn func(bytes int) int
+	// Torn is what a write that survives leaves on the disk; nil means all of it.
+	Torn func(data []byte) []byte
 }
 
 // Losses are the losses to try where pending changes were not synced: nothing,
@@ -131,9 +150,15 @@ func Losses(pending int, random *rand.Rand) []Loss {
 			return rand.New(rand.NewPCG(seed, uint64(i))).IntN(2) == 0
 		}})
 	}
-	torn := func(bytes int) int { return bytes / 2 }
-	return append(losses, Loss{Name: "writes torn", Keeps: all, Torn: torn},
-		Loss{Name: "writes lose their last byte", Keeps: all, Torn: func(bytes int) int { return bytes - 1 }})
+	return append(losses,
+		Loss{Name: "writes torn", Keeps: all, Torn: func(data []byte) []byte { return data[:len(data)/2] }},
+		Loss{Name: "writes lose their last byte", Keeps: all, Torn: func(data []byte) []byte { return data[:len(data)-1] }},
+		Loss{Name: "writes have a hole", Keeps: all, Torn: hole})
+}
+
+// hole keeps the second half of a write, as a disk may that writes it in blocks.
+func hole(data []byte) []byte {
+	return append(make([]byte, len(data)/2), data[len(data)/2:]...)
 }
 
 // Pending is the number of changes that are not synced.
@@ -163,11 +188,11 @@ func (d *Disk) crash(loss Loss) *Disk {
 		if !touched {
 			im = op.on.durable.clone()
 		}
-		part := -1
-		if loss.Torn != nil && op.bytes > 0 {
-			part = loss.Torn(op.bytes)
+		data := op.data
+		if loss.Torn != nil && len(data) > 0 {
+			data = loss.Torn(data)
 		}
-		op.change(&im, part)
+		op.change(&im, data)
 		images[op.on] = im
 	}
 	copied := map[*inode]*inode{}

@@ -28,6 +28,7 @@ type Services struct {
 	m        *Machine
 	units    map[string]*Unit
 	runs     int
+	boots    int
 	restarts map[string]int
 }
 
@@ -86,7 +87,7 @@ func (u *Services) end(unit *Unit, state string) { unit.Active, unit.run, unit.r
 // rebooted is the same units with none of them running.
 func (u *Services) rebooted() *Services {
 	again := newServices()
-	again.runs = u.runs
+	again.runs, again.boots = u.runs, u.boots+1
 	for name, unit := range u.units {
 		c := *unit
 		c.Active, c.run, c.read = "inactive", 0, nil
@@ -116,7 +117,7 @@ func (u *Services) Units(_ context.Context, names []string) (map[string]system.U
 			found[name] = system.Unit{Load: "not-found", Active: "inactive"}
 			continue
 		}
-		s := system.Unit{Load: "loaded", Active: unit.Active, Enabled: unit.Enabled}
+		s := system.Unit{Load: "loaded", Active: unit.Active, Enabled: unit.Enabled, Boot: fmt.Sprint(u.boots)}
 		if unit.run > 0 {
 			s.Invocation = fmt.Sprintf("%032x", unit.run)
 		}
