@@ -1,0 +1,122 @@
+package verify
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"mesh/lab/machine"
+	"mesh/lab/machine/bootsector"
+	"mesh/lab/machine/libvirt"
+)
+
+// virt is the part that needs a hypervisor.
+type virt struct {
+	daemon      *libvirt.Daemon
+	hypervisor  *libvirt.Hypervisor
+	accelerator machine.Accelerator // once it was found
+}
+
+func newLibvirt(cfg Config) *virt {
+	return &virt{daemon: libvirt.NewDaemon(cfg.Runtime, nil), hypervisor: libvirt.New()}
+}
+
+func (v *virt) checks() []check {
+	return []check{
+		{
+			name: "libvirt", do: v.answers,
+			remedy: "apt-get install --no-install-recommends libvirt-daemon-system libvirt-clients",
+		},
+		{
+			name: "accelerator", do: v.accelerates,
+			remedy: "apt-get install --no-install-recommends qemu-system-x86",
+		},
+		{
+			name: "tiny machine", do: v.starts,
+			remedy: "apt-get install --no-install-recommends libvirt-daemon-system qemu-system-x86 qemu-utils",
+		},
+	}
+}
+
+// release ends the daemon if only this verification needed it.
+func (v *virt) release(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, timeLimit)
+	defer cancel()
+	return v.daemon.Release(ctx)
+}
+
+func (v *virt) answers(ctx context.Context) (string, error) {
+	if err := v.daemon.Ensure(ctx); err != nil {
+		return "", err
+	}
+	version, err := v.hypervisor.Version(ctx)
+	if err != nil {
+		return "", err
+	}
+	if v.daemon.Own() {
+		return version + " answers, started by the lab", nil
+	}
+	return version + " answers, started by this machine", nil
+}
+
+func (v *virt) accelerates(ctx context.Context) (string, error) {
+	found, why, err := v.daemon.Accelerator(ctx)
+	if err != nil {
+		return "", err
+	}
+	v.accelerator = found
+	return fmt.Sprintf("%s: %s", found, why), nil
+}
+
+// starts makes a machine of one sector, paused, and destroys it.
+func (v *virt) starts(ctx context.Context) (string, error) {
+	if v.accelerator == "" {
+		return "", errors.New("no guest runs, see accelerator")
+	}
+	return inTemp(func(dir string) (_ string, err error) {
+		spec, err := v.tiny(ctx, dir)
+		if err != nil {
+			return "", err
+		}
+		defer func() {
+			tidy, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeLimit)
+			defer cancel()
+			err = errors.Join(err, v.hypervisor.Destroy(tidy, spec.Name), v.hypervisor.Forget(tidy, spec.Name))
+		}()
+		begun := time.Now()
+		if err := v.hypervisor.Create(ctx, spec); err != nil {
+			return "", err
+		}
+		created := time.Since(begun)
+		if state, err := v.hypervisor.State(ctx, spec.Name); err != nil || state != machine.Paused {
+			return "", fmt.Errorf("the machine was made, and is %q: %w", state, err)
+		}
+		return fmt.Sprintf("a machine stood paused after %v, and was destroyed", created.Round(time.Millisecond)), nil
+	})
+}
+
+// tiny is a machine that only halts.
+func (v *virt) tiny(ctx context.Context, dir string) (machine.Spec, error) {
+	raw, disk := filepath.Join(dir, "disk"), filepath.Join(dir, "disk.qcow2")
+	if err := os.WriteFile(raw, bootsector.Halt(), 0o644); err != nil {
+		return machine.Spec{}, err
+	}
+	if _, err := run(ctx, "qemu-img", "convert", "-f", "raw", "-O", "qcow2", raw, disk); err != nil {
+		return machine.Spec{}, err
+	}
+	id := randomHex(16)
+	return machine.Spec{
+		Name:        "mesh-verify-" + id[:8],
+		UUID:        fmt.Sprintf("%s-%s-4%s-8%s-%s", id[0:8], id[8:12], id[13:16], id[17:20], id[20:32]),
+		Run:         "verify-" + id[:8],
+		Accelerator: v.accelerator,
+		MemoryBytes: 16 << 20,
+		CPUs:        1,
+		Disk:        disk,
+		ConsoleLog:  filepath.Join(dir, "console"),
+		ConsoleSock: filepath.Join(dir, "sock"),
+	}, nil
+}

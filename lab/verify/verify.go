@@ -1,0 +1,116 @@
+// Package verify finds out whether this machine can do what a scenario needs,
+// by doing each thing, small, and undoing it. It trusts no version, no package
+// list and no device file.
+//
+// It changes nothing that stays: links and namespaces it makes end with it even
+// if it is killed, and a libvirt daemon that it starts is ended again. Only
+// cmd/lab imports it.
+package verify
+
+import (
+	"context"
+	"os"
+	"time"
+)
+
+// Verdict is what came of one check.
+type Verdict string
+
+// The verdicts.
+const (
+	OK       Verdict = "ok"
+	Missing  Verdict = "missing"  // a scenario needs it
+	Optional Verdict = "optional" // it is not there; what is lost is said
+)
+
+// Result is one check, done. Its JSON form is part of `lab verify --json`.
+type Result struct {
+	Check   string  `json:"check"`
+	Verdict Verdict `json:"verdict"`
+	Seen    string  `json:"seen"`             // one line: what was done, and what came of it
+	Remedy  string  `json:"remedy,omitempty"` // one line, unless the verdict is ok
+	Took    float64 `json:"took_seconds"`
+}
+
+// Config is what a verification looks at.
+type Config struct {
+	Store   string // the lab's store, which need not exist
+	Runtime string // the runtime directory that all labs share
+}
+
+// timeLimit bounds each check.
+const timeLimit = 45 * time.Second
+
+// check is one thing to do.
+type check struct {
+	name     string
+	optional bool
+	do       func(ctx context.Context) (seen string, err error)
+	remedy   string
+}
+
+// Run does every check in turn and reports each as it is done; a nil report is
+// allowed. Without root nothing else is tried. The error is ctx's, or that what
+// was made could not be undone.
+func Run(ctx context.Context, cfg Config, report func(Result)) ([]Result, error) {
+	if report == nil {
+		report = func(Result) {}
+	}
+	v := newLibvirt(cfg)
+	checks := []check{root, memory, storeSpace(cfg), diskImages, fileSystems, bootstrap}
+	checks = append(checks, v.checks()...)
+	checks = append(checks, tap, bridge, nat, netem)
+	var results []Result
+	for _, c := range checks {
+		r := c.run(ctx)
+		if ctx.Err() != nil {
+			break
+		}
+		results = append(results, r)
+		report(r)
+		if c.name == root.name && r.Verdict != OK {
+			break
+		}
+	}
+	err := v.release(context.WithoutCancel(ctx))
+	if ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	return results, err
+}
+
+func (c check) run(ctx context.Context) Result {
+	ctx, cancel := context.WithTimeout(ctx, timeLimit)
+	defer cancel()
+	begun := time.Now()
+	seen, err := c.do(ctx)
+	r := Result{Check: c.name, Verdict: OK, Seen: seen, Took: time.Since(begun).Seconds()}
+	if err != nil {
+		r.Verdict, r.Seen, r.Remedy = Missing, oneLine(err.Error()), c.remedy
+		if c.optional {
+			r.Verdict = Optional
+		}
+	}
+	return r
+}
+
+// Able tells whether nothing that a scenario needs is missing.
+func Able(results []Result) bool {
+	for _, r := range results {
+		if r.Verdict == Missing {
+			return false
+		}
+	}
+	return len(results) > 0
+}
+
+var root = check{
+	name: "root",
+	do: func(context.Context) (string, error) {
+		if os.Geteuid() != 0 {
+			return "", errNotRoot
+		}
+		return "running as root", nil
+	},
+	remedy: "run it as root: sudo lab verify",
+}
