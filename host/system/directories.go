@@ -21,7 +21,7 @@ func (f *Files) MakeDirectory(p string, a Access) error {
 	if err := clear(parent, name); err != nil {
 		return err
 	}
-	temp := temporary(name)
+	temp := Temporary(name)
 	if err := parent.Mkdir(temp); err != nil {
 		return err
 	}

@@ -124,7 +124,7 @@ func (f *Files) Replace(writes []Write) []error {
 	b.parallel(f.workers, func(i int, dir Dir) error { return prepare(dir, writes[i]) })
 	b.each(func(i int, dir Dir) error {
 		name := path.Base(writes[i].Path)
-		err := dir.Rename(temporary(name), name)
+		err := dir.Rename(Temporary(name), name)
 		if err != nil {
 			err = errors.Join(err, clear(dir, name))
 		}
@@ -143,7 +143,7 @@ func prepare(dir Dir, w Write) error {
 	if err := clear(dir, name); err != nil {
 		return err
 	}
-	file, err := dir.Create(temporary(name))
+	file, err := dir.Create(Temporary(name))
 	if err != nil {
 		return err
 	}
@@ -196,15 +196,15 @@ func mounted(p string, err error) error {
 	return err
 }
 
-// temporary is the name under which the content of name is prepared.
-func temporary(name string) string {
+// Temporary is the name under which the content of name is prepared.
+func Temporary(name string) string {
 	sum := sha256.Sum256([]byte(name))
 	return TemporaryPrefix + hex.EncodeToString(sum[:8])
 }
 
 // clear removes the temporary of name, if there is one.
 func clear(dir Dir, name string) error {
-	temp := temporary(name)
+	temp := Temporary(name)
 	err := dir.Unlink(temp)
 	if errors.Is(err, unix.EISDIR) {
 		err = dir.Rmdir(temp)

@@ -1,0 +1,268 @@
+package system_test
+
+import (
+	"context"
+	"errors"
+	"os/exec"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"mesh/host/system"
+)
+
+// script is a Runner that answers each command from a list, and says what ran.
+type script struct {
+	t       *testing.T
+	answers []answer
+	ran     []string
+}
+
+type answer struct {
+	begins string // what the command line begins with, from the program on
+	output string
+	err    error
+}
+
+func (s *script) Run(_ context.Context, argv ...string) (string, error) {
+	line := strings.Join(argv, " ")
+	s.ran = append(s.ran, line)
+	if len(s.answers) == 0 {
+		s.t.Fatalf("nobody expects %q", line)
+	}
+	next := s.answers[0]
+	s.answers = s.answers[1:]
+	if !strings.Contains(line, next.begins) {
+		s.t.Fatalf("%q ran, %q was expected", line, next.begins)
+	}
+	return next.output, next.err
+}
+
+var errExit = errors.New("exit status 100")
+
+// world is a package system whose state the test sets.
+type world struct {
+	query, change *script
+	holder        []string // one answer for each look, then nobody
+	broken        bool
+}
+
+func (w *world) packages() *system.Packages {
+	return system.NewPackages(system.PackagesConfig{
+		Query: w.query, Change: w.change, Wait: time.Minute, Poll: time.Second,
+		Broken: func() bool { return w.broken },
+		Holder: func() string {
+			if len(w.holder) == 0 {
+				return ""
+			}
+			next := w.holder[0]
+			w.holder = w.holder[1:]
+			return next
+		},
+	})
+}
+
+func newWorld(t *testing.T, query, change []answer) *world {
+	return &world{query: &script{t: t, answers: query}, change: &script{t: t, answers: change}}
+}
+
+func (w *world) done(t *testing.T) {
+	t.Helper()
+	if left := append(w.query.answers, w.change.answers...); len(left) > 0 {
+		t.Errorf("did not run: %+v", left)
+	}
+}
+
+var quiet = answer{begins: "dpkg --audit"}
+
+func TestInstall(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		version string
+		broken  bool
+		query   []answer
+		change  []answer
+		notes   []string
+		err     string
+	}{
+		{
+			name: "at the first try", query: []answer{quiet},
+			change: []answer{{begins: "install --no-install-recommends nginx"}},
+			notes:  []string{"installing"},
+		},
+		{
+			name: "an exact version", version: "1.2-3", query: []answer{quiet},
+			change: []answer{{begins: "--allow-downgrades nginx=1.2-3"}},
+			notes:  []string{"installing"},
+		},
+		{
+			name: "after reading the sources", query: []answer{quiet, quiet, quiet},
+			change: []answer{{begins: "install", output: "E: Unable to locate package nginx\n", err: errExit}, {begins: "update"}, {begins: "install"}},
+			notes:  []string{"installing", "reading the package sources, because the first try failed", "installing, second try"},
+		},
+		{
+			name: "after a repair, once", broken: true,
+			change: []answer{{begins: "--configure -a"}, {begins: "install"}},
+			notes:  []string{"installing", "repairing an interrupted dpkg"},
+		},
+		{
+			name: "a repair that does not help is not repeated", query: []answer{{begins: "--audit", output: "nginx is half installed\n"}},
+			change: []answer{{begins: "--configure -a"}, {begins: "install", output: "E: broken\n", err: errExit}, {begins: "update"}, {begins: "install", output: "noise\nE: still broken\nE: really\n", err: errExit}},
+			notes:  []string{"installing", "repairing an interrupted dpkg", "reading the package sources, because the first try failed", "installing, second try"},
+			err:    "install package nginx: apt-get: exit status 100: E: still broken; E: really",
+		},
+		{
+			name: "the sources do not answer", query: []answer{quiet, quiet},
+			change: []answer{{begins: "install", output: "E: no such package\n", err: errExit}, {begins: "update", output: "last words\n", err: errExit}},
+			notes:  []string{"installing", "reading the package sources, because the first try failed"},
+			err:    "install package nginx: apt-get: exit status 100: E: no such package\nread the package sources: apt-get: exit status 100: last words",
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newWorld(t, tt.query, tt.change)
+			w.broken = tt.broken
+			var notes []string
+			err := w.packages().Install(t.Context(), "nginx", tt.version, func(s string) { notes = append(notes, s) })
+			if got := text(err); got != tt.err {
+				t.Errorf("got %q, want %q", got, tt.err)
+			}
+			if diff := cmp.Diff(tt.notes, notes); diff != "" {
+				t.Error(diff)
+			}
+			w.done(t)
+		})
+	}
+}
+
+func text(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+// TestCaseH6NeverAsks: no command may prompt, replace a configuration file that
+// was edited, or take another package away.
+func TestCaseH6NeverAsks(t *testing.T) {
+	w := newWorld(t, []answer{quiet}, []answer{{begins: "install"}})
+	if err := w.packages().Install(t.Context(), "nginx", "", func(string) {}); err != nil {
+		t.Fatal(err)
+	}
+	for _, option := range []string{" -y ", "--force-confdef", "--force-confold", "--no-remove"} {
+		if !strings.Contains(w.change.ran[0], option) {
+			t.Errorf("%q runs without %q", w.change.ran[0], option)
+		}
+	}
+}
+
+// TestCaseH6WaitsForTheLock: visibly, and no longer than the deadline.
+func TestCaseH6WaitsForTheLock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, []answer{quiet}, []answer{{begins: "install"}})
+		w.holder = append(times(20, "apt-get (process 811)"), times(10, "dpkg (process 822)")...)
+		start := time.Now()
+		var notes []string
+		if err := w.packages().Install(t.Context(), "nginx", "", func(s string) { notes = append(notes, s) }); err != nil {
+			t.Fatal(err)
+		}
+		if waited := time.Since(start); waited != 30*time.Second {
+			t.Errorf("waited %s", waited)
+		}
+		want := []string{
+			"installing", "waiting for the package lock, which apt-get (process 811) holds",
+			"waiting for the package lock, which dpkg (process 822) holds",
+		}
+		if diff := cmp.Diff(want, notes); diff != "" {
+			t.Error(diff)
+		}
+
+		w = newWorld(t, nil, nil)
+		w.holder = times(1000, "unattended-upgr (process 5)")
+		err := w.packages().Uninstall(t.Context(), "nginx", func(string) {})
+		if want := "remove package nginx: wait for the package lock: unattended-upgr (process 5) has held it for 1m0s: see what it does, or end it"; text(err) != want {
+			t.Errorf("got %q", text(err))
+		}
+
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		if err := w.packages().Uninstall(ctx, "nginx", func(string) {}); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("told to stop: %v", err)
+		}
+	})
+}
+
+func times(n int, s string) []string {
+	all := make([]string, n)
+	for i := range all {
+		all[i] = s
+	}
+	return all
+}
+
+func TestInstalled(t *testing.T) {
+	const out = "nginx\tinstalled\tok\t1.22.1-9\n" +
+		"gone\tconfig-files\tok\t1\n" +
+		"never\tnot-installed\tok\t\n" +
+		"half\thalf-configured\tok\t2\n" +
+		"hurt\tinstalled\treinstreq\t3\n" +
+		"busy\ttriggers-awaited\tok\t4\n" +
+		"multi\tunpacked\tok\t5\n" +
+		"multi\tinstalled\tok\t5\n" +
+		"no line of ours\n"
+	for _, exit := range []error{nil, exitOne(t)} {
+		w := newWorld(t, []answer{{begins: "dpkg-query -W", output: out, err: exit}}, nil)
+		got, err := w.packages().Installed(t.Context(), []string{"nginx", "gone"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := map[string]system.Package{
+			"nginx": {Version: "1.22.1-9", Status: "installed"},
+			"half":  {Version: "2", Status: "half-configured"},
+			"hurt":  {Version: "3", Status: "in need of being installed again"},
+			"busy":  {Version: "4", Status: "installed"},
+			"multi": {Version: "5", Status: "installed"},
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Error(diff)
+		}
+	}
+	w := newWorld(t, []answer{{begins: "dpkg-query", err: errExit}}, nil)
+	if _, err := w.packages().Installed(t.Context(), []string{"nginx"}); err == nil {
+		t.Error("a dpkg that cannot answer is taken for one without packages")
+	}
+}
+
+// exitOne is how dpkg-query says that it does not know one of the names.
+func exitOne(t *testing.T) error {
+	t.Helper()
+	err := exec.Command("sh", "-c", "exit 1").Run()
+	if err == nil {
+		t.Fatal("sh did not fail")
+	}
+	return err
+}
+
+// TestInstalledHere asks the real dpkg, which must be there to be asked.
+func TestInstalledHere(t *testing.T) {
+	if _, err := exec.LookPath("dpkg-query"); err != nil {
+		t.Skip("this machine has no dpkg")
+	}
+	got, err := system.New(system.Config{}).Installed(t.Context(), []string{"dpkg", "no-such-package-anywhere"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p := got["dpkg"]; len(got) != 1 || p.Status != "installed" || p.Version == "" {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestParseAccounts(t *testing.T) {
+	got := system.ParseAccounts("root:x:0:0:root:/root:/bin/bash\nwww-data:x:33:33::/:\n\nbad\nworse:x:y:z\nroot:x:5:5::/:\n+nis\n", "adm:x:4:\n")
+	want := system.Accounts{Users: map[string]uint32{"root": 0, "www-data": 33}, Groups: map[string]uint32{"adm": 4}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
