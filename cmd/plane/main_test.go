@@ -299,6 +299,18 @@ func TestRestart(t *testing.T) {
 	}
 }
 
+// A plane that is started with another configuration declares it to its node.
+func TestRestartWithAnotherConfiguration(t *testing.T) {
+	dir := t.TempDir()
+	p := start(t, dir)
+	p.enrol(timeout(t), "one")
+	p.stop()
+	p = start(t, dir) // on another port, which its addresses name
+	if got := p.ok("node", "list"); !strings.Contains(got, "Z  2         -") {
+		t.Errorf("generation 2 is not declared:\n%s", got)
+	}
+}
+
 func TestRunRefuses(t *testing.T) {
 	dir := t.TempDir()
 	p := start(t, dir)

@@ -196,6 +196,8 @@ func TestTheSameAnswerAgain(t *testing.T) {
 	if got := p.Node(t, "web").Declared.Generation; got != 1 {
 		t.Errorf("generation %d, want 1", got)
 	}
+	_, err = p.Enrolments.Enrol(t.Context(), p.Enrol(t, "db").With(token))
+	refused(t, err, link.ReasonTokenSpent)
 }
 
 func TestTheSameMachineAgain(t *testing.T) {

@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
 	"errors"
@@ -17,6 +18,7 @@ import (
 	"go.uber.org/goleak"
 
 	"mesh/host/declaration"
+	"mesh/host/identity"
 	"mesh/plane/enrolment"
 	"mesh/plane/planetest"
 	"mesh/plane/registry"
@@ -176,10 +178,9 @@ func TestAnErrorOfADecisionChangesNothing(t *testing.T) {
 		change registry.Change
 		err    error
 	}{
-		"of the decision itself":   {registry.Change{Remove: &ref}, errNo},
-		"of a later part":          {registry.Change{Assign: []registry.Assignment{{Node: ref, Module: "welcome"}}, Unassign: []registry.Assignment{{Node: ref, Module: "plane"}}}, nil},
-		"of a node nobody knows":   {registry.Change{Assign: []registry.Assignment{{Node: ref, Module: "welcome"}, {Node: registry.Ref{Name: "x", Key: planetest.NewMachine("x").Key.Public()}, Module: "welcome"}}}, nil},
-		"of an address held twice": {registry.Change{Enrol: &registry.Enrolment{Node: registry.Node{Name: "b", Key: planetest.NewMachine("b").Key.Public(), Inventory: planetest.Inventory("b"), Addresses: p.Node(t, "web").Addresses}}}, nil},
+		"of the decision itself": {registry.Change{Remove: &ref}, errNo},
+		"of a later part":        {registry.Change{Assign: []registry.Assignment{{Node: ref, Module: "welcome"}}, Unassign: []registry.Assignment{{Node: ref, Module: "plane"}}}, nil},
+		"of a node nobody knows": {registry.Change{Assign: []registry.Assignment{{Node: ref, Module: "welcome"}, {Node: registry.Ref{Name: "x", Key: planetest.NewMachine("x").Key.Public()}, Module: "welcome"}}}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := p.Store.Update(t.Context(), func(context.Context, registry.View) (registry.Change, error) { return tt.change, tt.err })
@@ -190,6 +191,28 @@ func TestAnErrorOfADecisionChangesNothing(t *testing.T) {
 				t.Errorf("changed to %+v", after)
 			}
 		})
+	}
+}
+
+// The database itself holds that an address is one node's, whatever decides.
+func TestAnAddressIsHeldOnce(t *testing.T) {
+	p := planetest.New(t, planetest.Options{})
+	p.Enrol(t, "web")
+	token := p.Token(t, enrolment.TokenRequest{})
+	held := p.Node(t, "web").Addresses
+	for name, addresses := range map[string][]netip.Addr{
+		"the address of another":    held[:1],
+		"two addresses of a family": {netip.MustParseAddr("10.77.0.9"), netip.MustParseAddr("10.77.0.10")},
+	} {
+		m := planetest.NewMachine("db")
+		err := p.Store.Update(t.Context(), func(context.Context, registry.View) (registry.Change, error) {
+			return registry.Change{Enrol: &registry.Enrolment{Token: registry.TokenID(token.ID), Node: registry.Node{
+				Name: "db", Key: m.Key.Public(), Inventory: m.Inventory, Addresses: addresses,
+			}}}, nil
+		})
+		if err == nil || !strings.Contains(err.Error(), "UNIQUE constraint failed") {
+			t.Errorf("%s: got %v", name, err)
+		}
 	}
 }
 
@@ -206,6 +229,56 @@ func TestHeldStaysWithinItsRange(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// A secret that reached the disk is overwritten when it is spent or expires.
+func TestSecretsAreOverwritten(t *testing.T) {
+	for name, forget := range map[string]func(*planetest.Plane, identity.Token) error{
+		"spent": func(p *planetest.Plane, token identity.Token) error {
+			_, err := p.Enrolments.Enrol(t.Context(), planetest.NewMachine("web").With(token))
+			return err
+		},
+		"expired": func(p *planetest.Plane, _ identity.Token) error {
+			p.Advance(time.Hour)
+			return nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			p := planetest.New(t, planetest.Options{Dir: dir})
+			token := p.Token(t, enrolment.TokenRequest{})
+			secret := token.Secret.SecretBytes()
+			onDisk := func() bool {
+				t.Helper()
+				// Also brings what is in the log into the database.
+				if err := p.Store.ForgetExpired(t.Context(), p.Now()); err != nil {
+					t.Fatal(err)
+				}
+				files, err := filepath.Glob(filepath.Join(dir, "*"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				var all []byte
+				for _, f := range files {
+					b, err := os.ReadFile(f)
+					if err != nil {
+						t.Fatal(err)
+					}
+					all = append(all, b...)
+				}
+				return bytes.Contains(all, secret[:])
+			}
+			if !onDisk() {
+				t.Fatal("it was never there")
+			}
+			if err := forget(p, token); err != nil {
+				t.Fatal(err)
+			}
+			if onDisk() {
+				t.Error("it is there still")
+			}
+		})
+	}
 }
 
 func TestOnlyTwoGenerationsAreKept(t *testing.T) {
