@@ -5,6 +5,7 @@ import (
 	"io"
 	"io/fs"
 
+	"mesh/lab/guest"
 	"mesh/lab/machine"
 	"mesh/lab/underlay"
 	"mesh/lab/world"
@@ -38,32 +39,18 @@ type World interface {
 	Roots(ctx context.Context, c world.Config) ([]byte, error)
 }
 
-// Guest is what is done inside machines, through the guest agent. Machines are
-// named as the hypervisor names them.
+// Guest is what is done inside machines, which are named as the hypervisor
+// names them.
 type Guest interface {
-	// Wait returns when the agent answers.
-	Wait(ctx context.Context, machine string) error
+	// Wait returns when the guest agent answers. machine.ErrAbsent when the
+	// machine ends or has ended.
+	Wait(ctx context.Context, name string) error
 	// Exec runs a command; an exit code other than 0 is not an error.
-	Exec(ctx context.Context, machine string, c Command) (Output, error)
-	// CopyIn writes a file; its directory must exist.
-	CopyIn(ctx context.Context, machine string, content io.Reader, to string, mode fs.FileMode) error
+	Exec(ctx context.Context, name string, c guest.Command) (guest.Result, error)
+	// CopyIn writes a file whose directory exists.
+	CopyIn(ctx context.Context, name string, content io.Reader, to string, mode fs.FileMode) error
 	// CopyOut reads a file.
-	CopyOut(ctx context.Context, machine, from string, to io.Writer) error
-	// Fatal lists what no machine may ever say on its console.
-	Fatal(console io.Reader) []string
-}
-
-// Command is one command line for a machine.
-type Command struct {
-	Args  []string
-	Stdin []byte
-}
-
-// Output is what a command came to.
-type Output struct {
-	Code   int
-	Stdout []byte
-	Stderr []byte
+	CopyOut(ctx context.Context, name, from string, to io.Writer) error
 }
 
 // Disks makes what machines write to.

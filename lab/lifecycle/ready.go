@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"mesh/lab/guest"
 	"mesh/lab/underlay"
 )
 
@@ -57,12 +58,12 @@ func place(p Plan, name string) (underlay.Machine, error) {
 
 // missing asks a machine and lists what it lacks; a line each.
 func (l *Lab) missing(ctx context.Context, m Machine, at underlay.Machine) ([]string, error) {
-	out, err := l.cfg.Guest.Exec(ctx, m.Spec.Name, Command{Args: []string{"/bin/sh", "-c", identityScript}})
+	out, err := l.cfg.Guest.Exec(ctx, m.Spec.Name, guest.Shell(identityScript))
 	if err != nil {
 		return nil, fmt.Errorf("ask machine %s who it is: %w", m.Name, err)
 	}
-	if out.Code != 0 {
-		return []string{fmt.Sprintf("it cannot tell: exit code %d: %s", out.Code, out.Stderr)}, nil
+	if out.ExitCode != 0 {
+		return []string{fmt.Sprintf("it cannot tell: exit code %d: %s", out.ExitCode, out.Stderr)}, nil
 	}
 	seen, err := parseIdentity(string(out.Stdout))
 	if err != nil {

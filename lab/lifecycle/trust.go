@@ -8,6 +8,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"mesh/lab/guest"
 )
 
 // trust makes a machine trust the world's issuer and know its repositories.
@@ -51,11 +53,11 @@ func sources(p Plan, image string) []byte {
 // script runs a shell script on a machine; it fails when the script does. What
 // it says on stdout goes to keep and not into the error, if keep is set.
 func (r *raise) script(ctx context.Context, m Machine, script string, stdin []byte, keep func([]byte)) error {
-	out, err := r.cfg.Guest.Exec(ctx, m.Spec.Name, Command{Args: []string{"/bin/sh", "-e", "-c", script}, Stdin: stdin})
+	out, err := r.cfg.Guest.Exec(ctx, m.Spec.Name, guest.Command{Args: []string{"/bin/sh", "-e", "-c", script}, Stdin: stdin})
 	if err != nil {
 		return fmt.Errorf("run on machine %s: %w", m.Name, err)
 	}
-	if out.Code == 0 {
+	if out.ExitCode == 0 {
 		if keep != nil {
 			keep(out.Stdout)
 		}
@@ -66,7 +68,7 @@ func (r *raise) script(ctx context.Context, m Machine, script string, stdin []by
 		said = string(out.Stdout) + said
 	}
 	return &Error{
-		What:  fmt.Sprintf("a command on machine %s ended with exit code %d", m.Name, out.Code),
+		What:  fmt.Sprintf("a command on machine %s ended with exit code %d", m.Name, out.ExitCode),
 		Where: "machine " + m.Name, Why: script + "\n" + lastLines(said, 20), Code: codeFailed,
 	}
 }

@@ -3,12 +3,14 @@ package lifecycle
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"os"
 	"strings"
 	"sync"
 	"time"
 
+	"mesh/lab/guest"
 	"mesh/lab/machine"
 	"mesh/lab/world"
 )
@@ -30,6 +32,13 @@ func (l *Lab) watched(ctx context.Context, p Plan, work func(context.Context, *w
 	var running sync.WaitGroup
 	running.Go(func() { w.run(ctx, cancel) })
 	err := work(ctx, w)
+	if errors.Is(err, machine.ErrAbsent) {
+		// Work met a machine's end first; the watch knows more of it.
+		select {
+		case <-ctx.Done():
+		case <-time.After(time.Second):
+		}
+	}
 	if cause := context.Cause(ctx); err != nil && cause != nil {
 		err = cause // what ended the others tells more than that they were ended
 	}
@@ -69,10 +78,10 @@ func (w *watch) run(ctx context.Context, cancel context.CancelCauseFunc) {
 				return
 			}
 			for _, c := range consoles {
-				if fatal := w.lab.cfg.Guest.Fatal(bytes.NewReader(c.newLines())); len(fatal) > 0 {
+				if fatal := guest.Scan(bytes.NewReader(c.newLines())); len(fatal) > 0 {
 					cancel(&Error{
 						What: "machine " + c.machine.Name + " failed by its own word", Where: "machine " + c.machine.Name,
-						Why:  strings.Join(fatal, "\n") + "\n" + consoleTail(c.machine),
+						Why:  fatal[0].Kind + ": " + fatal[0].Text + "\n" + consoleTail(c.machine),
 						Code: codeFailed,
 					})
 					return
@@ -108,11 +117,10 @@ func died(m Machine, end machine.Death) error {
 
 // consoleTail is the end of a machine's console, introduced.
 func consoleTail(m Machine) string {
-	tail := fileTail(m.Spec.ConsoleLog, 20)
-	if strings.TrimSpace(tail) == "" {
-		return "its console is silent"
+	if tail := fileTail(m.Spec.ConsoleLog, 20); strings.TrimSpace(tail) != "" {
+		return "its console ends with:\n" + tail
 	}
-	return "its console ends with:\n" + tail
+	return "its console is silent"
 }
 
 // console reads a machine's recorded console as it grows.
@@ -146,9 +154,6 @@ func (c *console) newLines() []byte {
 	return whole
 }
 
-// tailBytes bounds what is read of a log's end.
-const tailBytes = 16 << 10
-
 // fileTail is the last lines of a file; empty where there is none.
 func fileTail(path string, lines int) string {
 	f, err := os.Open(path)
@@ -156,14 +161,9 @@ func fileTail(path string, lines int) string {
 		return ""
 	}
 	defer f.Close()
-	info, err := f.Stat()
+	tail, err := guest.Tail(f, lines)
 	if err != nil {
 		return ""
 	}
-	from := max(0, info.Size()-tailBytes)
-	data, err := io.ReadAll(io.NewSectionReader(f, from, tailBytes))
-	if err != nil {
-		return ""
-	}
-	return lastLines(strings.ReplaceAll(string(data), "\r", ""), lines)
+	return tail
 }

@@ -1,7 +1,6 @@
 package lifecycletest
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -11,7 +10,7 @@ import (
 	"strconv"
 	"strings"
 
-	"mesh/lab/lifecycle"
+	"mesh/lab/guest"
 	"mesh/lab/machine"
 )
 
@@ -38,7 +37,7 @@ func (g guests) running(name string) (domain, error) {
 // Exec knows the lab's own scripts and a few words of the shell: echo WORDS,
 // exit N, cat, take, which fails without input, fail TEXT, and hang, which ends with ctx only. Everything else is
 // not found.
-func (g guests) Exec(ctx context.Context, name string, c lifecycle.Command) (out lifecycle.Output, err error) {
+func (g guests) Exec(ctx context.Context, name string, c guest.Command) (out guest.Result, err error) {
 	script := strings.Join(c.Args, " ")
 	if i := len(c.Args) - 1; i > 0 && c.Args[0] == "/bin/sh" {
 		script = c.Args[i]
@@ -58,7 +57,7 @@ func (g guests) Exec(ctx context.Context, name string, c lifecycle.Command) (out
 	return out, err
 }
 
-func (g guests) shell(d domain, script string, stdin []byte) (out lifecycle.Output) {
+func (g guests) shell(d domain, script string, stdin []byte) (out guest.Result) {
 	word, rest, _ := strings.Cut(script, " ")
 	switch {
 	case strings.HasPrefix(script, "cat /etc/machine-id"):
@@ -74,13 +73,13 @@ func (g guests) shell(d domain, script string, stdin []byte) (out lifecycle.Outp
 		out.Stdout = stdin
 	case word == "take" && len(stdin) > 0:
 	case word == "take":
-		out.Code, out.Stderr = 1, []byte("nothing to take\n")
+		out.ExitCode, out.Stderr = 1, []byte("nothing to take\n")
 	case word == "exit":
-		out.Code, _ = strconv.Atoi(rest)
+		out.ExitCode, _ = strconv.Atoi(rest)
 	case word == "fail":
-		out.Code, out.Stdout, out.Stderr = 1, []byte("said "+rest+"\n"), append([]byte(rest+"\n"), stdin...)
+		out.ExitCode, out.Stdout, out.Stderr = 1, []byte("said "+rest+"\n"), append([]byte(rest+"\n"), stdin...)
 	default:
-		out.Code, out.Stderr = 127, []byte(word+": not found\n")
+		out.ExitCode, out.Stderr = 127, []byte(word+": not found\n")
 	}
 	return out
 }
@@ -128,14 +127,4 @@ func (g guests) CopyOut(_ context.Context, name, from string, to io.Writer) erro
 	}
 	_, err = to.Write(data)
 	return err
-}
-
-func (g guests) Fatal(console io.Reader) (lines []string) {
-	scan := bufio.NewScanner(console)
-	for scan.Scan() {
-		if strings.Contains(scan.Text(), "Kernel panic") {
-			lines = append(lines, scan.Text())
-		}
-	}
-	return lines
 }

@@ -1,0 +1,108 @@
+package main
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"mesh/cmd/internal/cli"
+	"mesh/lab/images"
+	"mesh/lab/lifecycle"
+	"mesh/lab/lifecycle/lifecycletest"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){
+		"lab":         func() { os.Exit(runFake(os.Args[1:])) },
+		"kill-worlds": func() { fake().KillWorlds() },
+		"kill-machine": func() {
+			if err := fake().KillMachine(os.Args[1], "qemu: ended\n"); err != nil {
+				panic(err)
+			}
+		},
+		"stands": func() {
+			if s := fake().String(); s != "" {
+				_, _ = os.Stdout.WriteString(s + "\n")
+			}
+		},
+	})
+}
+
+// TestScripts runs the real command tree on a lab machine that exists in a
+// directory only. Scripts say what is special of it in environment variables.
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata/script",
+		Setup: func(e *testscript.Env) error {
+			e.Setenv("FAKE", e.WorkDir+"/fake")
+			e.Setenv("BUILT", "debian-13 debian-12")
+			return os.Mkdir(e.WorkDir+"/fake", 0o755)
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits},
+	})
+}
+
+// exits CODE COMMAND... demands an exit code.
+func exits(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: exits CODE COMMAND...")
+	}
+	err, code := ts.Exec(args[1], args[2:]...), 0
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+		code = exit.ExitCode()
+	} else if err != nil {
+		ts.Fatalf("%v", err)
+	}
+	if args[0] != strconv.Itoa(code) {
+		ts.Fatalf("exit code %d, want %s", code, args[0])
+	}
+}
+
+func fake() *lifecycletest.Fake { return &lifecycletest.Fake{Dir: os.Getenv("FAKE")} }
+
+func runFake(args []string) int {
+	f := fake()
+	f.NotRoot = os.Getenv("NOT_ROOT") != ""
+	f.KVM = os.Getenv("KVM") != ""
+	if os.Getenv("NO_MEMORY") != "" {
+		f.MemoryBytes = 64 << 20
+	}
+	if os.Getenv("NO_SPACE") != "" {
+		f.SpaceBytes = 64 << 20
+	}
+	s := cli.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}
+	a := &app{
+		Streams: s,
+		ports: func(*app) lifecycle.Config {
+			return f.Ports(lifecycle.Config{Poll: 5 * time.Millisecond})
+		},
+		images: func(*app) imageStore { return fakeImages{} },
+		newRun: randomRun,
+	}
+	// Each script has a store of its own.
+	return cli.Run(newRootOf(a), s, append([]string{"--store", "store", "--runtime", "run"}, args...))
+}
+
+// fakeImages knows two recipes; those of $BUILT are built.
+type fakeImages struct{}
+
+func (fakeImages) Names() []string { return []string{"debian-12", "debian-13"} }
+
+func (fakeImages) Get(name string) (images.Image, error) {
+	for _, built := range strings.Fields(os.Getenv("BUILT")) {
+		if built == name {
+			dir := "/images/" + name
+			return images.Image{
+				Name: name, Disk: dir + "/disk", Kernel: dir + "/kernel", Initrd: dir + "/initrd",
+				Cmdline: "root=/dev/vda", Repository: dir + "/repository",
+			}, nil
+		}
+	}
+	return images.Store{Dir: "/nowhere"}.Get(name)
+}

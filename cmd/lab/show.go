@@ -1,0 +1,118 @@
+package main
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"mesh/cmd/internal/cli"
+	"mesh/lab/lifecycle"
+)
+
+// showRaised says what stands after a raise and how to look into it.
+func (a *app) showRaised(s lifecycle.Status) error {
+	fmt.Fprintf(a.Out, "scenario %s stands: machines run by %s\n\n", s.Name, s.Accelerator)
+	if err := a.machines(s); err != nil {
+		return err
+	}
+	first := s.Machines[0].Name
+	_, err := fmt.Fprintf(a.Out, `
+look into it:
+  lab status %[1]s
+  lab exec %[1]s %[2]s -- systemctl --failed
+  lab console %[1]s %[2]s          (Ctrl-] leaves)
+  lab logs %[1]s %[2]s --journal
+remove it:
+  lab destroy %[1]s
+`, s.Name, first)
+	return err
+}
+
+// machines writes the table of a scenario's machines.
+func (a *app) machines(s lifecycle.Status) error {
+	var rows [][]string
+	for _, m := range s.Machines {
+		agent := "silent"
+		if m.Agent {
+			agent = "answers"
+		}
+		ready := "-"
+		if m.Start != "" {
+			ready = fmt.Sprintf("%.1f s (%s)", m.ReadySeconds, m.Start)
+		}
+		accelerator := string(m.Accelerator)
+		if accelerator == "" {
+			accelerator = "-"
+		}
+		for i, address := range m.Addresses {
+			row := []string{m.Name, m.State, agent, m.Image, accelerator, ready, address.Segment, join(address)}
+			if i > 0 {
+				row = []string{"", "", "", "", "", "", address.Segment, join(address)}
+			}
+			rows = append(rows, row)
+		}
+	}
+	return cli.Table(a.Out, []string{"MACHINE", "STATE", "AGENT", "IMAGE", "ACCELERATOR", "READY AFTER", "SEGMENT", "ADDRESSES"}, rows)
+}
+
+func join(at lifecycle.Address) string {
+	return strings.TrimSpace(at.IPv4 + " " + at.IPv6)
+}
+
+// showStatus writes everything that is known of a scenario.
+func (a *app) showStatus(s lifecycle.Status) error {
+	fmt.Fprintf(a.Out, "scenario     %s (%s, from %s)\n", s.Name, s.Scenario, s.Source)
+	fmt.Fprintf(a.Out, "phase        %s\n", s.Phase)
+	if s.Abandoned != "" {
+		fmt.Fprintf(a.Out, "abandoned    %s; `lab reap` removes it\n", s.Abandoned)
+	}
+	fmt.Fprintf(a.Out, "since        %s\n", s.Since.Format("2006-01-02 15:04:05 UTC"))
+	if s.Accelerator != "" {
+		fmt.Fprintf(a.Out, "accelerator  %s (%s)\n", s.Accelerator, s.Why)
+	}
+	fmt.Fprintf(a.Out, "kept in      %s\n\n", s.Directory)
+	if err := a.machines(s); err != nil {
+		return err
+	}
+	fmt.Fprint(a.Out, "\nconsoles\n")
+	for _, m := range s.Machines {
+		fmt.Fprintf(a.Out, "  %s: %s\n", m.Name, m.ConsoleLog)
+	}
+	a.showWorld(s.World)
+	var rows [][]string
+	for _, step := range s.Steps {
+		state, seconds := string(step.State), "-"
+		if state == "" {
+			state = "not begun"
+		}
+		if step.Seconds > 0 {
+			seconds = strconv.FormatFloat(step.Seconds, 'f', 1, 64) + " s"
+		}
+		rows = append(rows, []string{step.ID, state, seconds, step.About})
+	}
+	fmt.Fprintln(a.Out)
+	if err := cli.Table(a.Out, []string{"STEP", "STATE", "TOOK", "WHAT"}, rows); err != nil {
+		return err
+	}
+	for _, step := range s.Steps {
+		if step.Error != "" {
+			fmt.Fprintf(a.Out, "\n%s failed: %s\n", step.ID, step.Error)
+		}
+	}
+	return nil
+}
+
+func (a *app) showWorld(w lifecycle.WorldStatus) {
+	if w.Problem != "" {
+		fmt.Fprintf(a.Out, "\nworld: %s (its log: %s)\n", w.Problem, w.Log)
+	} else {
+		fmt.Fprintf(a.Out, "\nworld: process %d, log %s\n", w.PID, w.Log)
+	}
+	for _, service := range w.Services {
+		state := "ok"
+		if !service.OK {
+			state = "not ok: " + service.Why
+		}
+		fmt.Fprintf(a.Out, "  %s: %s\n", service.Name, state)
+	}
+}

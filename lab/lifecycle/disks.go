@@ -1,0 +1,32 @@
+package lifecycle
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"mesh/lab/images"
+)
+
+// LocalDisks makes disks with qemu-img and repositories with apt's tools.
+type LocalDisks struct{}
+
+// Overlay is Disks'.
+func (LocalDisks) Overlay(ctx context.Context, base, path string) error {
+	cmd := exec.CommandContext(ctx, "qemu-img", "create", "-q", "-f", "qcow2", "-F", "qcow2", "-b", base, path)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("make disk %s over %s: %v: %s", path, base, err, strings.TrimSpace(string(out)))
+	}
+	return nil
+}
+
+// Repository is Disks'.
+func (LocalDisks) Repository(ctx context.Context, debs, dir string) error {
+	files, err := filepath.Glob(filepath.Join(debs, "*.deb"))
+	if err != nil {
+		return fmt.Errorf("list packages of %s: %v", debs, err)
+	}
+	return images.Repository(ctx, files, dir)
+}
