@@ -15,3 +15,19 @@ func TestConformanceOfTheFake(t *testing.T) {
 		}
 	})
 }
+
+func TestServiceConformanceOfTheFake(t *testing.T) {
+	m := systemtest.New()
+	behaviours := map[systemtest.UnitBehaviour]systemtest.Unit{
+		systemtest.UnitGood:      {},
+		systemtest.UnitFails:     {Fails: "no such program"},
+		systemtest.UnitCondition: {Skipped: true},
+		systemtest.UnitStatic:    {Enabled: "static"},
+	}
+	systemtest.ServiceConformance(t, m, func(_ *testing.T, b systemtest.UnitBehaviour) string {
+		unit := behaviours[b]
+		unit.Name = string(b) + ".service"
+		m.AddUnit(unit)
+		return unit.Name
+	})
+}

@@ -17,6 +17,7 @@ type Unit struct {
 	Enabled string // "enabled", "disabled", "static", "masked"
 	Reads   []string
 	Fails   string // when not empty, starting it fails for this reason
+	Skipped bool   // a condition is not met: starting it does nothing
 
 	run  int               // names the run it is in
 	read map[string]string // what it read of Reads when it started
@@ -141,6 +142,8 @@ func (u *Services) start(unit *Unit) error {
 	switch {
 	case unit.Enabled == "masked":
 		return fmt.Errorf("unit %s is masked", unit.Name)
+	case unit.Skipped:
+		return fmt.Errorf("start %s: systemd skipped it, because a condition in the unit is not met", unit.Name)
 	case unit.Fails != "":
 		u.end(unit, "failed")
 		return fmt.Errorf("start %s: %s", unit.Name, unit.Fails)
