@@ -108,7 +108,8 @@ func TestDestroyThatFailsCanBeRepeated(t *testing.T) {
 
 // A damaged record is an error with a way out, never ignored.
 func TestDamagedRecord(t *testing.T) {
-	for name, text := range map[string]string{"cut short": `{"format": 1, "pha`, "from the future": `{"format": 99}`} {
+	for name, text := range map[string]string{"cut short": `{"format": 1, "pha`, "from the future": `{"format": 99}`,
+		"of another place": `{"format": 1, "plan": {"name": "a", "directory": "/elsewhere/a"}}`} {
 		t.Run(name, func(t *testing.T) {
 			b := newBed(t, t.TempDir())
 			b.raise(t, "a")

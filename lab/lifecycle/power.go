@@ -59,6 +59,9 @@ func (l *Lab) change(ctx context.Context, name, machineName string, work func(*R
 	if _, _, err := l.Find(name, machineName); err != nil {
 		return err
 	}
+	if err := l.needRoot("change machine " + machineName + " of " + name); err != nil {
+		return err
+	}
 	held, err := l.hold(name)
 	if err != nil {
 		return err

@@ -8,11 +8,8 @@ import (
 // preflight finds what keeps a raise from working, before anything is made. It
 // reports all of it.
 func (l *Lab) preflight(p Plan) error {
-	if !l.cfg.Computer.Root() {
-		return &Error{
-			What: "raise " + p.Name, Why: "network namespaces, taps and virtual machines need root",
-			Next: "run it as root (sudo)", Code: codePrerequisite,
-		}
+	if err := l.needRoot("raise " + p.Name); err != nil {
+		return err
 	}
 	if r, err := readRecord(p.Directory); err == nil && r.Phase != Raising && r.Phase != Destroying {
 		if r.Phase == Raised {
@@ -21,6 +18,17 @@ func (l *Lab) preflight(p Plan) error {
 		return nil // resources were enough once, and part of them is in use
 	}
 	return l.room(p)
+}
+
+// needRoot refuses what only root can do.
+func (l *Lab) needRoot(what string) error {
+	if l.cfg.Computer.Root() {
+		return nil
+	}
+	return &Error{
+		What: what, Why: "network namespaces, taps and virtual machines need root",
+		Next: "run it as root (sudo)", Code: codePrerequisite,
+	}
 }
 
 // room checks memory and disk.

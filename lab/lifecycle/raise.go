@@ -198,7 +198,8 @@ func (r *raise) step(ctx context.Context, s Step) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	if r.state(s.ID) == Done && !r.neededAgain(s) {
+	// A daemon may have ended since.
+	if r.state(s.ID) == Done && s.Kind != StepDaemon && !r.neededAgain(s) {
 		return nil
 	}
 	again := r.state(s.ID) != ""

@@ -17,11 +17,8 @@ func (l *Lab) Destroy(ctx context.Context, name string) (bool, error) {
 	if _, err := os.Lstat(l.Directory(name)); errors.Is(err, os.ErrNotExist) {
 		return false, nil
 	}
-	if !l.cfg.Computer.Root() {
-		return false, &Error{
-			What: "destroy " + name, Why: "network namespaces and virtual machines need root",
-			Next: "run it as root (sudo)", Code: codePrerequisite,
-		}
+	if err := l.needRoot("destroy " + name); err != nil {
+		return false, err
 	}
 	held, err := l.hold(name)
 	if err != nil {

@@ -3,6 +3,7 @@ package lifecycle
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"mesh/lab/machine"
@@ -80,9 +81,12 @@ func (l *Lab) Status(ctx context.Context, name string) (Status, error) {
 		Phase: r.Phase, Abandoned: l.abandoned(r), Accelerator: r.Accelerator, Why: r.Why,
 		Since: r.Since, Directory: r.Plan.Directory, World: l.worldStatus(ctx, r),
 	}
-	for _, m := range r.Plan.Machines {
-		s.Machines = append(s.Machines, l.machineStatus(ctx, r, m))
+	s.Machines = make([]MachineStatus, len(r.Plan.Machines))
+	var asking sync.WaitGroup
+	for i, m := range r.Plan.Machines {
+		asking.Go(func() { s.Machines[i] = l.machineStatus(ctx, r, m) })
 	}
+	asking.Wait()
 	for i, step := range r.Plan.Steps {
 		s.Steps = append(s.Steps, StepStatus{StepRecord: r.Steps[i], Kind: step.Kind, Machine: step.Machine, About: step.About})
 	}
