@@ -27,7 +27,7 @@ func TestDependencies(t *testing.T) {
 			Because: "streams and exit codes belong to the programs",
 		},
 		{
-			Of:      []string{"mesh/plane/registry", "mesh/plane/module"},
+			Of:      []string{"mesh/plane/config", "mesh/plane/refusal", "mesh/plane/registry", "mesh/plane/module"},
 			Never:   []string{"os", "os/exec", "net/http", "database/sql", "mesh/plane/store", "mesh/plane/gateway", "mesh/plane/api"},
 			Because: "what is decided is decided by values alone",
 		},
@@ -36,6 +36,12 @@ func TestDependencies(t *testing.T) {
 			Except:  []string{"mesh/plane/store"},
 			Never:   []string{"database/sql", "modernc.org/sqlite/..."},
 			Because: "plane/store is the only package that knows there is a database",
+		},
+		{
+			Of:      []string{"mesh/plane/...", "mesh/cmd/plane"},
+			Except:  []string{"mesh/plane/planetest"},
+			Never:   []string{"mesh/plane/planetest"},
+			Because: "it makes planes for tests",
 		},
 	})
 }

@@ -67,6 +67,10 @@ func (g *Gateway) watch(ctx context.Context, req *connect.Request[link.WatchRequ
 	if isUnknown(err) {
 		err = notANode()
 	}
+	if held := req.Msg; err == nil && held.Epoch == node.Declared.Epoch && held.Generation > node.Declared.Generation {
+		g.Log.Error("node holds a newer declaration than this plane ever made, and refuses older ones; was an old store put back?",
+			"node", c.node.Name, "generation", held.Generation, "declared", node.Declared.Generation)
+	}
 	if err == nil && !reflect.DeepEqual(node.Profile, req.Msg.Profile) {
 		err = g.Observations.SaveProfile(ctx, c.key, req.Msg.Profile, g.Now())
 	}

@@ -247,6 +247,9 @@ func TestSecretsAreOverwritten(t *testing.T) {
 			dir := t.TempDir()
 			p := planetest.New(t, planetest.Options{Dir: dir})
 			token := p.Token(t, enrolment.TokenRequest{})
+			for range 9 {
+				p.Token(t, enrolment.TokenRequest{Lifetime: 48 * time.Hour}) // neighbours on its page
+			}
 			secret := token.Secret.SecretBytes()
 			onDisk := func() bool {
 				t.Helper()
