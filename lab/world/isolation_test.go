@@ -7,12 +7,14 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"os"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
 	"mesh/lab/underlay"
 	"mesh/lab/world"
@@ -71,21 +73,8 @@ func TestCaseL1SideBySide(t *testing.T) {
 // ranges that the scenario uses.
 func TestCaseL13SameRange(t *testing.T) {
 	worldtest.Need(t)
-	attrs := netlink.NewLinkAttrs()
-	attrs.Name = "lan0"
-	lan := &netlink.Bridge{LinkAttrs: attrs}
-	if err := netlink.LinkAdd(lan); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { netlink.LinkDel(lan) })
-	for _, own := range []string{"203.0.113.2/24", "192.168.1.10/24"} { // the world's services, a machine
-		if err := netlink.AddrAdd(lan, &netlink.Addr{IPNet: ipNet(own)}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := netlink.LinkSetUp(lan); err != nil {
-		t.Fatal(err)
-	}
+	// The world's services, a machine, the world's services again.
+	occupy(t, "203.0.113.2/24", "192.168.1.10/24", "2001:db8:113::2/64")
 	if err := netlink.RouteAdd(&netlink.Route{Dst: ipNet("0.0.0.0/0"), Gw: net.ParseIP("203.0.113.1")}); err != nil {
 		t.Fatal(err)
 	}
@@ -103,6 +92,46 @@ func TestCaseL13SameRange(t *testing.T) {
 	remove(t, c, p)
 	if diff := cmp.Diff(before, worldtest.Surroundings(t)); diff != "" {
 		t.Errorf("(-before +after):\n%s", diff)
+	}
+}
+
+// occupy gives the lab machine a link with addresses, the last of them IPv6, and
+// returns when the kernel has made of it all that it does in its own time.
+func occupy(t *testing.T, addrs ...string) {
+	t.Helper()
+	attrs := netlink.NewLinkAttrs()
+	attrs.Name = "lan0"
+	lan := &netlink.Bridge{LinkAttrs: attrs}
+	if err := netlink.LinkAdd(lan); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { netlink.LinkDel(lan) })
+	// No address of the kernel's own making.
+	if err := os.WriteFile("/proc/sys/net/ipv6/conf/lan0/addr_gen_mode", []byte("1"), 0); err != nil {
+		t.Fatal(err)
+	}
+	changes, done := make(chan netlink.RouteUpdate, 64), make(chan struct{})
+	defer close(done)
+	if err := netlink.RouteSubscribe(changes, done); err != nil {
+		t.Fatal(err)
+	}
+	for _, own := range addrs {
+		if err := netlink.AddrAdd(lan, &netlink.Addr{IPNet: ipNet(own), Flags: unix.IFA_F_NODAD}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := netlink.LinkSetUp(lan); err != nil {
+		t.Fatal(err)
+	}
+	for last := ipNet(addrs[len(addrs)-1]); ; {
+		select {
+		case change := <-changes:
+			if change.Dst != nil && change.Dst.IP.Equal(last.IP) && change.Table == unix.RT_TABLE_LOCAL {
+				return
+			}
+		case <-soon(t).Done():
+			t.Fatalf("%s is not usable after 10 s", last)
+		}
 	}
 }
 

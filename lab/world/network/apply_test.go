@@ -42,6 +42,11 @@ func TestApply(t *testing.T) {
 			}
 			for _, b := range p.World.Bridges {
 				addressed(t, p.World.Namespace, b.Link, b.Addrs)
+				way := inside(t, p.World.Namespace, "ip", "-6", "route", "show", "table", "local", "ff00::/8", "dev", b.Link)
+				six := slices.ContainsFunc(b.Addrs, func(a netip.Prefix) bool { return a.Addr().Is6() })
+				if (way != "") != six {
+					t.Errorf("%s: way for multicast %q, want one: %v", b.Link, way, six)
+				}
 			}
 			for _, r := range p.Routers {
 				for _, port := range r.Ports {

@@ -54,13 +54,14 @@ func applyBridge(b Bridge) error {
 
 // multicast makes the way that the kernel makes by itself only a second or so
 // after a bridge's first port has a carrier. Without it the first machine of a
-// segment asks for its router in vain, and asks again after 4 s.
+// segment asks for its router in vain, and asks again after 4 s. It is appended:
+// each bridge has one of its own, and replacing would take that of another.
 func multicast(link netlink.Link) error {
-	err := netlink.RouteReplace(&netlink.Route{
+	err := netlink.RouteAppend(&netlink.Route{
 		Dst: ipNet(netip.MustParsePrefix("ff00::/8")), LinkIndex: link.Attrs().Index,
 		Table: unix.RT_TABLE_LOCAL, Type: unix.RTN_MULTICAST, Protocol: unix.RTPROT_KERNEL, Priority: 256,
 	})
-	if err != nil {
+	if err != nil && !errors.Is(err, fs.ErrExist) {
 		return fmt.Errorf("make its way for multicast: %v", err)
 	}
 	return nil
