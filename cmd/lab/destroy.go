@@ -74,8 +74,6 @@ func newPower(a *app) *cobra.Command {
 	power := &cobra.Command{
 		Use:   "power",
 		Short: "Cut a machine's power, or give it back",
-		Args:  cli.UsageArgs(cobra.NoArgs),
-		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	power.AddCommand(&cobra.Command{
 		Use:               "cut NAME MACHINE",

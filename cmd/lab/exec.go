@@ -28,6 +28,8 @@ become those of this command.`,
 		Example: `  lab exec first-node one -- mesh-host status
   lab exec first-node one -- sh -c 'journalctl -b | tail'
   echo hello | lab exec first-node one -- cat`,
+		DisableFlagsInUseLine: true,
+
 		Args:              cli.UsageArgs(cobra.MinimumNArgs(3)),
 		ValidArgsFunction: a.completeMachine,
 		RunE: func(c *cobra.Command, args []string) error {
