@@ -25,22 +25,23 @@ const (
 )
 
 // patterns are what a kernel, systemd and a Go program write when they are past
-// helping themselves. Each begins where such a line begins, after the
-// kernel's time stamp, a log level, or a journal's "name[pid]: ".
+// helping themselves, at the beginning of a line or after the kernel's time
+// stamp or a journal's "kernel: " or "name[pid]: ". Stalls and lockups are not
+// among them: emulated machines that wait for the lab machine's processors
+// complain of both, and get over it.
 var patterns = []struct {
 	kind string
 	form *regexp.Regexp
 }{
 	{"kernel panic", regexp.MustCompile(`Kernel panic - not syncing`)},
-	{"kernel oops", regexp.MustCompile(`(^|[\]:] )(Oops: |Internal error: Oops|general protection fault[:,]|BUG: |kernel BUG at |Unable to handle kernel |divide error: )`)},
-	{"kernel stall", regexp.MustCompile(`(^|[\]:] )(watchdog: BUG: soft lockup|rcu: INFO: .* (detected|self-detected) stall|INFO: task .* blocked for more than)`)},
+	{"kernel oops", regexp.MustCompile(`(^|\]:? |kernel: )(Oops: |Internal error: Oops|general protection fault[:,]|BUG: |kernel BUG at |Unable to handle kernel |divide error: )`)},
 	{"no root file system", regexp.MustCompile(`VFS: (Unable to mount root fs|Cannot open root device)|Gave up waiting for (root|suspend/resume) .*device|ALERT!.* does not exist`)},
 	{"emergency shell", regexp.MustCompile(`You are in (emergency|rescue) mode|(Started|Reached target) .*(emergency\.service|rescue\.service|emergency\.target|rescue\.target|Emergency Shell|Rescue Shell|Emergency Mode|Rescue Mode)|^\(initramfs\)|BusyBox v.* built-in shell`)},
 	{"init died", regexp.MustCompile(`Attempted to kill init!|systemd\[1\]: (Caught <|Freezing execution)|\[!!!!!!\]`)},
 	{"out of memory", regexp.MustCompile(`(Out of memory|Memory cgroup out of memory): Killed process `)},
-	{"segmentation fault", regexp.MustCompile(`\[\d+\]: segfault at |(^|[\]:] )traps: .* (trap|general protection)`)},
+	{"segmentation fault", regexp.MustCompile(`\[\d+\]: segfault at |(^|\]:? |kernel: )traps: .* (trap|general protection)`)},
 	{"file system error", regexp.MustCompile(`(EXT4-fs|XFS|BTRFS) (error|critical)|Buffer I/O error on dev|Remounting filesystem read-only`)},
-	{"Go panic", regexp.MustCompile(`(^|[\]:] )(panic: |fatal error: (all goroutines are asleep|concurrent map|stack overflow|runtime: |unexpected signal|out of memory)|goroutine \d+ \[.*\]:$|WARNING: DATA RACE)`)},
+	{"Go panic", regexp.MustCompile(`(^|\]:? |kernel: )(panic: |fatal error: (all goroutines are asleep|concurrent map|stack overflow|runtime: |unexpected signal|out of memory)|goroutine \d+ \[.*\]:$|WARNING: DATA RACE)`)},
 }
 
 // control is what a terminal would not show: escape sequences and the like.

@@ -3,6 +3,7 @@ package guest
 import (
 	"bytes"
 	"context"
+	_ "embed"
 	"errors"
 	"fmt"
 	"slices"
@@ -12,7 +13,7 @@ import (
 
 // Command is one command line.
 type Command struct {
-	Args  []string // the first is a path, or a name looked for in the agent's PATH
+	Args  []string // the first is a path, or a name looked for in PATH
 	Env   []string // NAME=value; nil: the agent's own environment
 	Stdin []byte   // nil: none
 }
@@ -20,30 +21,16 @@ type Command struct {
 // Shell is the command that gives line to /bin/sh.
 func Shell(line string) Command { return Command{Args: []string{"/bin/sh", "-c", line}} }
 
-// Result is what a command came to.
+// Result is what a command came to. Output is whole, however long.
 type Result struct {
-	ExitCode  int // 128 and the signal's number where a signal ended it
-	Stdout    []byte
-	Stderr    []byte
-	Truncated bool // the agent kept only the beginning of an output
+	ExitCode int // as a shell says it: 127 not found, 126 cannot be run, 128 and a signal's number
+	Stdout   []byte
+	Stderr   []byte
 }
 
-// execStatus is the answer to guest-exec-status.
-type execStatus struct {
-	Exited       bool   `json:"exited"`
-	ExitCode     int    `json:"exitcode"`
-	Signal       int    `json:"signal"`
-	Out          []byte `json:"out-data"` // base64 in JSON
-	Err          []byte `json:"err-data"`
-	OutTruncated bool   `json:"out-truncated"`
-	ErrTruncated bool   `json:"err-truncated"`
-}
-
-// Exec runs a command to its end; an exit code other than 0 is not an error. A
-// command that cannot be started is one, in the agent's words. When ctx ends,
-// the command is asked to end too. Output of more than about 3 MiB does not fit
-// through the agent and is an error; let such a command write to a file and use
-// CopyOut.
+// Exec runs a command to its end; an exit code other than 0 is not an error. It
+// does not wait for what the command left running in the background. When ctx
+// ends, the command is asked to end too.
 func (g *Guests) Exec(ctx context.Context, name string, c Command) (Result, error) {
 	if len(c.Args) == 0 {
 		return Result{}, errors.New("run nothing: the command is empty")
@@ -53,21 +40,86 @@ func (g *Guests) Exec(ctx context.Context, name string, c Command) (Result, erro
 			return Result{}, fmt.Errorf("run %s on machine %s: %q cannot be sent: it is not UTF-8, or holds a NUL", c.Args[0], name, word)
 		}
 	}
-	if len(c.Stdin) > inChunk {
-		tmp := partName("/run")
-		if err := g.writeFile(ctx, name, bytes.NewReader(c.Stdin), tmp); err != nil {
-			return Result{}, fmt.Errorf("send the input of %s to machine %s: %w", c.Args[0], name, err)
-		}
-		c.Args = append([]string{"/bin/sh", "-c", `exec <"$0" && rm "$0" && exec "$@"`, tmp}, c.Args...)
-		c.Stdin = nil
-	}
-	result, err := g.exec(ctx, name, c)
+	r, err := g.wrapped(ctx, name, c)
 	if err != nil {
 		return Result{}, fmt.Errorf("run %s on machine %s: %w", c.Args[0], name, err)
 	}
-	return result, nil
+	return r, nil
 }
 
+// maxOutput is how much of each output the wrapper prints, in bytes. The agent
+// takes what it is given whole, but an answer of more than 4 MiB is lost in
+// libvirt, and after one of 10 MiB libvirt speaks to that agent no more.
+const maxOutput = 1 << 20
+
+// wrapper is a shell script that keeps the outputs of a command in files beside
+// $0, prints their beginnings, and removes them unless one goes on.
+//
+//go:embed wrapper.sh
+var wrapper string
+
+// wrapped runs a command through the wrapper.
+func (g *Guests) wrapped(ctx context.Context, name string, c Command) (Result, error) {
+	tmp := partName("/run")
+	if len(c.Stdin) > inChunk {
+		if err := g.writeFile(ctx, name, bytes.NewReader(c.Stdin), tmp+".i"); err != nil {
+			return Result{}, fmt.Errorf("send its input: %w", err)
+		}
+		c.Stdin = nil
+	}
+	// A session of its own, so that all of it can be ended.
+	c.Args = append([]string{"setsid", "/bin/sh", "-c", wrapper, tmp}, c.Args...)
+	r, err := g.exec(ctx, name, c)
+	if err != nil {
+		g.removeParts(ctx, name, tmp)
+		return Result{}, err
+	}
+	if len(r.Stdout) == maxOutput || len(r.Stderr) == maxOutput {
+		if r, err = g.longOutput(ctx, name, tmp, r); err != nil {
+			return Result{}, err
+		}
+	}
+	// What the shell itself says begins with its $0.
+	if said, its := bytes.CutPrefix(r.Stderr, []byte(tmp+": ")); its {
+		_, said, _ = bytes.Cut(said, []byte(": "))
+		r.Stderr = said
+	}
+	return r, nil
+}
+
+// longOutput reads whole what the wrapper only began to print.
+func (g *Guests) longOutput(ctx context.Context, name, tmp string, r Result) (Result, error) {
+	defer g.removeParts(ctx, name, tmp)
+	for suffix, output := range map[string]*[]byte{".o": &r.Stdout, ".e": &r.Stderr} {
+		if len(*output) < maxOutput {
+			continue
+		}
+		var whole bytes.Buffer
+		if err := g.CopyOut(ctx, name, tmp+suffix, &whole); err != nil {
+			return Result{}, fmt.Errorf("read its long output: %w", err)
+		}
+		*output = whole.Bytes()
+	}
+	return r, nil
+}
+
+// removeParts removes what a command's wrapper may have left; it is best effort.
+func (g *Guests) removeParts(ctx context.Context, name, tmp string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), tidyTime)
+	defer cancel()
+	_ = g.must(ctx, name, "/bin/rm", "-f", tmp+".i", tmp+".o", tmp+".e")
+}
+
+// execStatus is the answer to guest-exec-status.
+type execStatus struct {
+	Exited   bool   `json:"exited"`
+	ExitCode int    `json:"exitcode"`
+	Signal   int    `json:"signal"`
+	Out      []byte `json:"out-data"` // base64 in JSON
+	Err      []byte `json:"err-data"`
+}
+
+// exec runs a command by the agent alone.
 func (g *Guests) exec(ctx context.Context, name string, c Command) (Result, error) {
 	var started struct {
 		PID int `json:"pid"`
@@ -86,33 +138,27 @@ func (g *Guests) exec(ctx context.Context, name string, c Command) (Result, erro
 		var s execStatus
 		err := g.call(ctx, name, "guest-exec-status", map[string]int{"pid": started.PID}, &s)
 		if err == nil && s.Exited {
-			return s.result(), nil
+			if s.Signal != 0 {
+				s.ExitCode = 128 + s.Signal
+			}
+			return Result{ExitCode: s.ExitCode, Stdout: s.Out, Stderr: s.Err}, nil
 		}
 		if err == nil {
 			err = p.wait(ctx)
 		}
 		if err != nil {
 			if ctx.Err() != nil {
-				g.endProcess(ctx, name, started.PID)
+				g.endSession(ctx, name, started.PID)
 			}
 			return Result{}, err
 		}
 	}
 }
 
-func (s execStatus) result() Result {
-	r := Result{ExitCode: s.ExitCode, Stdout: s.Out, Stderr: s.Err, Truncated: s.OutTruncated || s.ErrTruncated}
-	if s.Signal != 0 {
-		r.ExitCode = 128 + s.Signal
-	}
-	return r
-}
-
-// endProcess asks a process to end whose caller has given up; it is best effort.
-func (g *Guests) endProcess(ctx context.Context, name string, pid int) {
+// endSession asks all of a command's processes to end after its caller has
+// given up; it is best effort.
+func (g *Guests) endSession(ctx context.Context, name string, pid int) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), tidyTime)
 	defer cancel()
-	_ = g.call(ctx, name, "guest-exec", map[string]any{
-		"path": "/bin/sh", "arg": []string{"-c", fmt.Sprintf("kill -TERM %d", pid)},
-	}, nil)
+	_ = g.must(ctx, name, "/bin/kill", "-TERM", "--", fmt.Sprintf("-%d", pid))
 }

@@ -17,6 +17,7 @@ import (
 type virt struct {
 	daemon      *libvirt.Daemon
 	hypervisor  *libvirt.Hypervisor
+	asked       bool                // for the daemon
 	accelerator machine.Accelerator // once it was found
 }
 
@@ -43,12 +44,16 @@ func (v *virt) checks() []check {
 
 // release ends the daemon if only this verification needed it.
 func (v *virt) release(ctx context.Context) error {
+	if !v.asked {
+		return nil
+	}
 	ctx, cancel := context.WithTimeout(ctx, timeLimit)
 	defer cancel()
 	return v.daemon.Release(ctx)
 }
 
 func (v *virt) answers(ctx context.Context) (string, error) {
+	v.asked = true
 	if err := v.daemon.Ensure(ctx); err != nil {
 		return "", err
 	}

@@ -13,8 +13,6 @@ import (
 	"time"
 )
 
-var errNotRoot = errors.New("not running as root: machines, namespaces and images need it, and nothing else was tried")
-
 // diskImages makes a qcow2 file and reads it back.
 var diskImages = check{
 	name: "disk images",

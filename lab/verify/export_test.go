@@ -1,0 +1,8 @@
+package verify
+
+// Small parts that are tested alone.
+var (
+	Available = available
+	Nearest   = nearest
+	OneLine   = oneLine
+)
