@@ -162,7 +162,8 @@ func (s *Service) identify(ctx context.Context, v registry.View, t registry.Toke
 	if !errors.Is(err, registry.ErrUnknown) {
 		return node, none, err
 	}
-	return node, none, nil
+	node.Declared, err = v.Retired(ctx, a.Inventory.MachineID)
+	return node, none, err
 }
 
 func checkKey(ctx context.Context, v registry.View, key identity.NodePublicKey) error {

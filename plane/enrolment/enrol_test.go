@@ -223,6 +223,33 @@ func TestTheSameMachineAgain(t *testing.T) {
 	refused(t, err, link.ReasonKeyKnown, "for ever")
 }
 
+// A machine whose node was removed may hold the node's last declaration still,
+// and takes none of a lower generation: numbering goes on.
+func TestAMachineThatComesBackAfterItsNodeWasRemoved(t *testing.T) {
+	p := planetest.New(t, planetest.Options{})
+	p.Enrol(t, "web", "welcome")
+	if _, err := p.Declarer.Unassign(t.Context(), "web", "welcome"); err != nil {
+		t.Fatal(err)
+	}
+	for generation := uint64(3); generation < 6; generation++ {
+		if err := p.Enrolments.Remove(t.Context(), "web"); err != nil {
+			t.Fatal(err)
+		}
+		p.Enrol(t, "web")
+		n := p.Node(t, "web")
+		if n.Declared.Generation != generation || len(n.Modules) != 0 {
+			t.Errorf("generation %d with %v, want %d with no module", n.Declared.Generation, n.Modules, generation)
+		}
+		if _, err := p.Store.Signed(t.Context(), n.Key, n.Declared.Digest); err != nil {
+			t.Error(err)
+		}
+	}
+	p.Enrol(t, "db")
+	if got := p.Node(t, "db").Declared.Generation; got != 1 {
+		t.Errorf("another machine begins at generation %d", got)
+	}
+}
+
 func TestEveryMachineThatIsNotAdmitted(t *testing.T) {
 	p := planetest.New(t, planetest.Options{})
 	web := p.Enrol(t, "web")

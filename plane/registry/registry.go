@@ -80,6 +80,10 @@ type View interface {
 	Nodes(ctx context.Context) ([]Node, error) // by name
 	// Forgotten tells whether key was a node's once and is no longer.
 	Forgotten(ctx context.Context, key identity.NodePublicKey) (bool, error)
+	// Retired is the newest declaration that a node of this machine had before it
+	// was removed, by its numbers alone; zero where there was none. The machine
+	// may hold it still, and takes no lower generation.
+	Retired(ctx context.Context, machineID string) (Declared, error)
 	// Held lists the overlay addresses within prefix that are not free, ascending.
 	Held(ctx context.Context, prefix netip.Prefix) ([]netip.Addr, error)
 	// Holders lists the nodes that have module, by name.

@@ -136,7 +136,8 @@ func (w writer) enrol(ctx context.Context, e registry.Enrolment) error {
 		w.at, e.Node.Key.String(), e.Token[:])
 }
 
-// remove forgets a node's key and all that referred to the node. Its addresses
+// remove forgets a node's key and all that referred to the node, but for the
+// numbers of what it was told (see registry.View.Retired). Its addresses
 // are free at once, because no declaration names an address yet; when peers are
 // delivered as files, they have to stay held until no node holds such a file.
 func (w writer) remove(ctx context.Context, n registry.Ref) error {
@@ -150,7 +151,7 @@ func (w writer) remove(ctx context.Context, n registry.Ref) error {
 	if err := w.exec(ctx, 1, `UPDATE nodes SET removed_at = ? WHERE id = ?`, w.at, id); err != nil {
 		return err
 	}
-	for _, table := range []string{"addresses", "assignments", "declarations", "reports"} {
+	for _, table := range []string{"addresses", "assignments", "reports"} {
 		if err := w.exec(ctx, -1, `DELETE FROM `+table+` WHERE node = ?`, id); err != nil {
 			return err
 		}

@@ -167,6 +167,18 @@ func (v view) Forgotten(ctx context.Context, key identity.NodePublicKey) (bool, 
 	return forgotten, nil
 }
 
+func (v view) Retired(ctx context.Context, machineID string) (registry.Declared, error) {
+	var d registry.Declared
+	row := v.q.QueryRowContext(ctx, `
+		SELECT d.epoch, d.generation FROM nodes n JOIN declarations d ON d.node = n.id
+		WHERE n.machine_id = ? AND n.removed_at IS NOT NULL
+		ORDER BY d.epoch DESC, d.generation DESC LIMIT 1`, machineID)
+	if err := row.Scan(&d.Epoch, &d.Generation); err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return d, fmt.Errorf("read declarations of removed nodes: %v", err)
+	}
+	return d, nil
+}
+
 func (v view) Held(ctx context.Context, prefix netip.Prefix) ([]netip.Addr, error) {
 	first := prefix.Masked().Addr().AsSlice()
 	last := prefix.Masked().Addr().AsSlice()

@@ -23,6 +23,7 @@ CREATE TABLE nodes (
     removed_at  INTEGER
 ) STRICT;
 CREATE UNIQUE INDEX nodes_live_name    ON nodes (name)       WHERE removed_at IS NULL;
+CREATE INDEX nodes_machine ON nodes (machine_id);
 CREATE UNIQUE INDEX nodes_live_machine ON nodes (machine_id) WHERE removed_at IS NULL;
 
 CREATE TABLE keys (
