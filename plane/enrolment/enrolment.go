@@ -197,8 +197,12 @@ func (s *Service) Remove(ctx context.Context, name string) error {
 			if err != nil {
 				continue // a module of an older plane holds no node
 			}
-			if err := s.Catalogue.CheckAbsence(m, name); err != nil {
-				return registry.Change{}, err
+			if m.Instantiation == module.ExactlyOne {
+				return registry.Change{}, &refusal.Error{
+					Kind: refusal.Conflict,
+					What: fmt.Sprintf("removing node %q", name),
+					Why:  fmt.Sprintf("it has module %q, of which exactly one must run", has),
+				}
 			}
 		}
 		ref := n.Ref()
