@@ -21,7 +21,8 @@ func (f Finding) String() string { return fmt.Sprintf("line %d: %s: %s", f.Line,
 const (
 	maxFinding  = 400      // bytes of a line that are kept
 	maxFindings = 100      // findings that are kept
-	maxLine     = 64 << 10 // bytes of a line that are looked at
+	maxLine     = 4 << 10  // bytes of a line that are looked at
+	maxTail     = 64 << 10 // bytes of a console that Tail looks at
 )
 
 // patterns are what a kernel, systemd and a Go program write when they are past
@@ -77,12 +78,12 @@ func Scan(r io.Reader) []Finding {
 func Tail(console io.ReadSeeker, n int) (string, error) {
 	size, err := console.Seek(0, io.SeekEnd)
 	if err == nil {
-		_, err = console.Seek(max(0, size-maxLine), io.SeekStart)
+		_, err = console.Seek(max(0, size-maxTail), io.SeekStart)
 	}
 	if err != nil {
 		return "", fmt.Errorf("find the end of a console: %w", err)
 	}
-	data, err := io.ReadAll(io.LimitReader(console, maxLine))
+	data, err := io.ReadAll(io.LimitReader(console, maxTail))
 	if err != nil && !errors.Is(err, io.EOF) {
 		return "", fmt.Errorf("read the end of a console: %w", err)
 	}

@@ -3,7 +3,7 @@
 // on its console.
 //
 // It needs no network and no account in the machine; whatever it runs is root's.
-// It decides nothing about machines; lab/lifecycle does. Only cmd/lab and tests
+// It decides nothing about machines; lab/lifecycle does. Only that and cmd/lab
 // import it.
 package guest
 

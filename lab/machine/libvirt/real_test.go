@@ -3,6 +3,7 @@ package libvirt_test
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -11,6 +12,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"go.uber.org/goleak"
 
 	"mesh/lab/machine"
 	"mesh/lab/machine/libvirt"
@@ -84,10 +87,19 @@ func TestMain(m *testing.M) {
 	if file := os.Getenv(holdEnv); file != "" {
 		hold(file)
 	}
+	// Most of the time is spent waiting for processes of the kernel's and init's.
+	flag.Parse()
+	if p := flag.Lookup("test.parallel"); p.Value.String() == p.DefValue {
+		_ = p.Value.Set("8")
+	}
 	code := m.Run()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	if err := daemon.Release(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	if err := goleak.Find(); err != nil { // every connection has goroutines
 		fmt.Fprintln(os.Stderr, err)
 		code = 1
 	}
