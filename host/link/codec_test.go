@@ -95,6 +95,7 @@ func TestReasonCodes(t *testing.T) {
 		link.ReasonOverlap:      connect.CodeFailedPrecondition,
 		link.ReasonRangeFull:    connect.CodeResourceExhausted,
 		link.ReasonTooOld:       connect.CodeFailedPrecondition,
+		link.ReasonModule:       connect.CodeFailedPrecondition,
 		link.ReasonMalformed:    connect.CodeInvalidArgument,
 		link.ReasonNotANode:     connect.CodeUnauthenticated,
 		link.ReasonNotFound:     connect.CodeNotFound,

@@ -9,16 +9,17 @@ const (
 	ReasonTokenUnknown Reason = "token_unknown" // no such token, or the proof is not one of its secret
 	ReasonTokenExpired Reason = "token_expired"
 	ReasonTokenSpent   Reason = "token_spent"
-	ReasonNameTaken    Reason = "name_taken"    // another node has the name
-	ReasonKeyKnown     Reason = "key_known"     // the key is a node's already, from another machine or with another token
-	ReasonOverlap      Reason = "range_overlap" // a range of the mesh is one of the machine's networks
-	ReasonRangeFull    Reason = "range_full"    // no address is free
-	ReasonTooOld       Reason = "host_too_old"  // protocol or format
-	ReasonMalformed    Reason = "malformed"     // the request cannot be one of this protocol
-	ReasonNotANode     Reason = "not_a_node"    // the key is no node's: never enrolled, retired or revoked
-	ReasonNotFound     Reason = "not_found"     // no declaration with this digest
-	ReasonBusy         Reason = "busy"          // too many requests; try again
-	ReasonUnavailable  Reason = "unavailable"   // the plane cannot answer now; try again
+	ReasonNameTaken    Reason = "name_taken"     // another node has the name
+	ReasonKeyKnown     Reason = "key_known"      // the key is a node's already, from another machine or with another token
+	ReasonOverlap      Reason = "range_overlap"  // a range of the mesh is one of the machine's networks
+	ReasonRangeFull    Reason = "range_full"     // no address is free
+	ReasonTooOld       Reason = "host_too_old"   // protocol or format
+	ReasonModule       Reason = "module_refused" // a module of the token cannot be on this machine
+	ReasonMalformed    Reason = "malformed"      // the request cannot be one of this protocol
+	ReasonNotANode     Reason = "not_a_node"     // the key is no node's: never enrolled, retired or revoked
+	ReasonNotFound     Reason = "not_found"      // no declaration with this digest
+	ReasonBusy         Reason = "busy"           // too many requests; try again
+	ReasonUnavailable  Reason = "unavailable"    // the plane cannot answer now; try again
 )
 
 // ReasonHeader carries the Reason in the metadata of a Connect error.
@@ -38,7 +39,7 @@ func (r Reason) Code() uint32 {
 		return 7 // permission_denied
 	case ReasonRangeFull, ReasonBusy:
 		return 8 // resource_exhausted
-	case ReasonOverlap, ReasonTooOld:
+	case ReasonOverlap, ReasonTooOld, ReasonModule:
 		return 9 // failed_precondition
 	case ReasonUnavailable:
 		return 14 // unavailable

@@ -19,9 +19,6 @@ import (
 	"mesh/plane/registry"
 )
 
-// ReasonModule is given where a module of the token cannot be on the machine.
-const ReasonModule link.Reason = "module_refused"
-
 // Enrol admits the machine that a names, or says why not with a *link.Refusal,
 // whose message is one line. Any other error is the plane's own trouble.
 //
@@ -253,14 +250,14 @@ func (s *Service) grantModules(ctx context.Context, v registry.View, n *registry
 		}
 		m, err := s.Catalogue.Named(name)
 		if err != nil {
-			return nil, toLink(err, ReasonModule)
+			return nil, toLink(err, link.ReasonModule)
 		}
 		place, err := s.Declarer.Place(ctx, v, *n, m)
 		if err != nil {
 			return nil, err
 		}
 		if err := s.Catalogue.CheckPlace(m, place); err != nil {
-			return nil, toLink(err, ReasonModule)
+			return nil, toLink(err, link.ReasonModule)
 		}
 		n.Modules = slices.Sorted(slices.Values(append(slices.Clone(n.Modules), name)))
 		assign = append(assign, registry.Assignment{Node: n.Ref(), Module: name})

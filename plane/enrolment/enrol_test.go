@@ -111,7 +111,7 @@ func TestTheMachineOfThePlaneIsRecognised(t *testing.T) {
 func TestThePlaneGoesToNoOtherMachine(t *testing.T) {
 	p := planetest.New(t, planetest.Options{PlaneMachine: planetest.MachineID("one")})
 	_, err := p.Enrolments.Enrol(t.Context(), planetest.NewMachine("two").With(p.Token(t, enrolment.TokenRequest{Modules: []string{"plane"}})))
-	refused(t, err, enrolment.ReasonModule, "plane", planetest.MachineID("one"), planetest.MachineID("two"))
+	refused(t, err, link.ReasonModule, "plane", planetest.MachineID("one"), planetest.MachineID("two"))
 
 	blind := planetest.New(t, planetest.Options{}) // it does not know its own machine
 	blind.Enrol(t, "one", "plane")
@@ -285,7 +285,7 @@ func TestEveryMachineThatIsNotAdmitted(t *testing.T) {
 		"the key of a node":                {sameKey, enrolment.TokenRequest{}, link.ReasonKeyKnown, []string{`"web"`}},
 		"no machine-id":                    {noID, enrolment.TokenRequest{}, link.ReasonMalformed, []string{"uninitialized", "systemd-machine-id-setup"}},
 		"a host name that is no node name": {badName, enrolment.TokenRequest{}, link.ReasonMalformed, []string{"host.example.org", "--name"}},
-		"a host too old for a module":      {noFiles, enrolment.TokenRequest{Modules: []string{"welcome"}}, enrolment.ReasonModule, []string{"welcome", "file", "1.0.0"}},
+		"a host too old for a module":      {noFiles, enrolment.TokenRequest{Modules: []string{"welcome"}}, link.ReasonModule, []string{"welcome", "file", "1.0.0"}},
 		"a host too old for declarations":  {noFormat, enrolment.TokenRequest{}, link.ReasonTooOld, []string{"upgrade mesh-host"}},
 		// case P16
 		"a network the mesh overlaps":       {overlapping, enrolment.TokenRequest{}, link.ReasonOverlap, []string{`"lan"`, `"docker0"`, "10.77.9.0/24", "10.77.0.0/16"}},
