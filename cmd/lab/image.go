@@ -1,0 +1,143 @@
+package main
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"mesh/cmd/internal/cli"
+	"mesh/lab/images"
+)
+
+// newImage has the commands for machine images.
+func newImage(a *app) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "image",
+		Short: "Build, list and remove machine images",
+		Long: `Build, list and remove machine images.
+
+An image is made of a recipe once, from the archive that this machine's apt is
+configured with, and found again by the recipe's digest. Its disk is only ever
+read: machines write to disks of their own on top of it.`,
+		Args: cli.UsageArgs(cobra.NoArgs),
+		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	c.AddCommand(newImageBuild(a), newImageList(a), newImageRemove(a))
+	return c
+}
+
+func newImageBuild(a *app) *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "build [IMAGE]",
+		Short: "Build an image if it is not there (" + images.Default + " unless named)",
+		Args:  cli.UsageArgs(cobra.MaximumNArgs(1)),
+		RunE: func(c *cobra.Command, args []string) error {
+			name := images.Default
+			if len(args) > 0 {
+				name = args[0]
+			}
+			image, err := images.Store{Dir: a.store}.Build(c.Context(), name, cli.NewProgress(a.Err))
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return cli.JSON(a.Out, image)
+			}
+			fmt.Fprintf(a.Out, "%s stands in %s\n", image.Name, filepath.Dir(image.Disk))
+			return nil
+		},
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "answer with one JSON document")
+	return c
+}
+
+// imageRow is a recipe or an image in the answer of `lab image list`.
+type imageRow struct {
+	Name  string        `json:"name"`
+	State string        `json:"state"` // built, not built, outdated (of an earlier recipe)
+	Image *images.Image `json:"image"` // null where there is none
+}
+
+func newImageList(a *app) *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "list",
+		Short: "List recipes, and the images built of them",
+		Args:  cli.UsageArgs(cobra.NoArgs),
+		RunE: func(c *cobra.Command, _ []string) error {
+			rows, err := imageRows(images.Store{Dir: a.store})
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return cli.JSON(a.Out, map[string]any{"images": rows})
+			}
+			var lines [][]string
+			for _, row := range rows {
+				line := []string{row.Name, row.State, "", "", ""}
+				if i := row.Image; i != nil {
+					line = []string{row.Name, row.State, fmt.Sprintf("%d MiB", i.SizeBytes>>20), i.Built.Format(time.RFC3339), i.Digest[:12]}
+				}
+				lines = append(lines, line)
+			}
+			return cli.Table(a.Out, []string{"NAME", "STATE", "SIZE", "BUILT", "DIGEST"}, lines)
+		},
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "answer with one JSON document")
+	return c
+}
+
+// imageRows lists every recipe, and behind them images that belong to none as it is now.
+func imageRows(s images.Store) ([]imageRow, error) {
+	known, err := s.Known()
+	if err != nil {
+		return nil, err
+	}
+	built, err := s.List()
+	if err != nil {
+		return nil, err
+	}
+	of := map[string]*images.Image{}
+	for i := range built {
+		of[built[i].Digest] = &built[i]
+	}
+	var rows []imageRow
+	for _, r := range known {
+		row := imageRow{Name: r.Name, State: "not built", Image: of[r.Digest()]}
+		if row.Image != nil {
+			row.State = "built"
+			delete(of, r.Digest())
+		}
+		rows = append(rows, row)
+	}
+	for i := range built {
+		if image := &built[i]; of[image.Digest] != nil {
+			rows = append(rows, imageRow{Name: image.Name, State: "outdated", Image: image})
+		}
+	}
+	return rows, nil
+}
+
+func newImageRemove(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:   "remove IMAGE",
+		Short: "Remove every image of that name, unless a scenario uses it",
+		Args:  cli.UsageArgs(cobra.ExactArgs(1)),
+		RunE: func(c *cobra.Command, args []string) error {
+			removed, err := images.Store{Dir: a.store}.Remove(c.Context(), args[0], func(image images.Image) ([]string, error) {
+				return images.Users(filepath.Join(a.store, "scenarios"), image)
+			})
+			for _, image := range removed {
+				fmt.Fprintf(a.Out, "removed %s %s (%d MiB)\n", image.Name, image.Digest[:12], image.SizeBytes>>20)
+			}
+			if err == nil && len(removed) == 0 {
+				fmt.Fprintf(a.Out, "no image %s is there (known recipes: %s)\n", args[0], strings.Join(images.Store{}.Names(), ", "))
+			}
+			return err
+		},
+	}
+}
