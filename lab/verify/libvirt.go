@@ -29,7 +29,7 @@ func (v *virt) checks() []check {
 	return []check{
 		{
 			name: "libvirt", do: v.answers,
-			remedy: "apt-get install --no-install-recommends libvirt-daemon-system libvirt-clients",
+			remedy: "apt-get install --no-install-recommends libvirt-daemon-system libvirt-daemon-driver-qemu libvirt-clients",
 		},
 		{
 			name: "accelerator", do: v.accelerates,
@@ -37,7 +37,7 @@ func (v *virt) checks() []check {
 		},
 		{
 			name: "tiny machine", do: v.starts,
-			remedy: "apt-get install --no-install-recommends libvirt-daemon-system qemu-system-x86 qemu-utils",
+			remedy: "apt-get install --no-install-recommends libvirt-daemon-system libvirt-daemon-driver-qemu qemu-system-x86 qemu-utils",
 		},
 	}
 }

@@ -47,12 +47,12 @@ func NewDaemon(runtimeDir string, log *slog.Logger) *Daemon {
 type service struct {
 	program string
 	sockets []string // where it listens
-	pack    string   // Debian package that has it
+	packs   string   // Debian packages that have it
 }
 
 var (
-	logService  = service{"virtlogd", []string{"/run/libvirt/virtlogd-sock"}, "libvirt-daemon-system"}
-	mainService = service{"libvirtd", sockets, "libvirt-daemon-system"}
+	logService  = service{"virtlogd", []string{"/run/libvirt/virtlogd-sock"}, "libvirt-daemon-system libvirt-daemon-driver-qemu"}
+	mainService = service{"libvirtd", sockets, "libvirt-daemon-system libvirt-daemon-driver-qemu"}
 )
 
 // missing is an error for want of something on the machine.
@@ -129,7 +129,7 @@ func (d *Daemon) startOnce(ctx context.Context) error {
 func (d *Daemon) start(ctx context.Context, s service) error {
 	program, err := lookPath(s.program)
 	if err != nil {
-		return missing{fmt.Errorf("%w; install it: apt-get install --no-install-recommends %s", err, s.pack)}
+		return missing{fmt.Errorf("%w; install it: apt-get install --no-install-recommends %s", err, s.packs)}
 	}
 	if s.program == mainService.program {
 		if err := d.openKVM(); err != nil {

@@ -32,38 +32,54 @@ type owner struct {
 }
 
 // openKVM lets machines use the device; it does nothing where they can, where
-// there is none, and where the group is unknown.
+// there is none, and where its group is unknown.
 func (d *Daemon) openKVM() error {
-	is, err := ownerOf(kvmDev)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
 	group, err := user.LookupGroup(kvmGroup)
-	if err != nil || is.lets(machineUser()) {
+	if err != nil {
 		return nil
 	}
 	gid, err := strconv.Atoi(group.Gid)
 	if err != nil {
 		return fmt.Errorf("group %s: %w", kvmGroup, err)
 	}
-	text, err := json.Marshal(is)
-	if err != nil {
-		return err
+	changed, err := d.kvm().open(machineUser(), gid)
+	if changed {
+		d.log.Info("opened to machines while the daemon runs", "device", kvmDev, "group", kvmGroup)
 	}
-	if err := writeFile(d.path("kvm.json"), text); err != nil {
-		return err
-	}
-	d.log.Info("opened to machines while the daemon runs", "device", kvmDev, "group", kvmGroup)
-	return setOwner(kvmDev, owner{kvmMode, is.UID, gid})
+	return err
 }
 
 // closeKVM puts back what openKVM changed, if anything.
-func (d *Daemon) closeKVM() error {
-	file := d.path("kvm.json")
-	text, err := os.ReadFile(file)
+func (d *Daemon) closeKVM() error { return d.kvm().close() }
+
+func (d *Daemon) kvm() loan { return loan{kvmDev, d.path("kvm.json")} }
+
+// loan is a device whose owner is changed for a while; record is the file that
+// says what it was.
+type loan struct{ device, record string }
+
+// open gives the device a group and kvmMode, unless who can use it already.
+func (l loan) open(who *syscall.Credential, gid int) (changed bool, err error) {
+	is, err := ownerOf(l.device)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && is.lets(who) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	text, err := json.Marshal(is)
+	if err != nil {
+		return false, err
+	}
+	if err := writeFile(l.record, text); err != nil {
+		return false, err
+	}
+	return true, setOwner(l.device, owner{kvmMode, is.UID, gid})
+}
+
+// close puts back what a record says; no record is success.
+func (l loan) close() error {
+	text, err := os.ReadFile(l.record)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -72,12 +88,12 @@ func (d *Daemon) closeKVM() error {
 	}
 	var was owner
 	if err := json.Unmarshal(text, &was); err != nil {
-		return fmt.Errorf("read %s, which says how %s was: %w; put it right by hand and remove the file", file, kvmDev, err)
+		return fmt.Errorf("read %s, which says how %s was: %w; put it right by hand and remove the file", l.record, l.device, err)
 	}
-	if err := setOwner(kvmDev, was); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := setOwner(l.device, was); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	return os.Remove(file)
+	return os.Remove(l.record)
 }
 
 // lets tells whether that user may read and write; nil is the caller, who may.
