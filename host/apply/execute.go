@@ -132,6 +132,8 @@ func (p *pass) decideAgain(ctx context.Context, steps []Step) []Step {
 		switch {
 		case removes(s):
 			again[i] = p.remove(s.owned)
+		case !p.stale && resource.OnDisk(s.Kind) && !s.homeless:
+			again[i] = s // only what is on the disk decides, and nobody has been there
 		case p.waitsFor(s) != "":
 			again[i] = s.with(verbWait, "it waits for "+p.waitsFor(s)+", which did not work")
 		default:

@@ -45,6 +45,7 @@ type Step struct {
 	before   store.State
 	target   store.State
 	restart  bool
+	homeless bool        // its user or group is not there
 	owned    store.Owned // zero when it is not owned
 }
 
@@ -176,8 +177,9 @@ func (k *known) plan() Plan {
 		}
 	}
 	var late []Step
+	f := foresight{k: k, causes: map[string]string{}}
 	for _, r := range k.d.Resources {
-		p.Steps = append(p.Steps, k.apply(r, false))
+		p.Steps = append(p.Steps, f.step(k.apply(r, false)))
 		if r.Kind() == declaration.KindService && k.late[r.Service.Unit] {
 			s := k.apply(r, true)
 			s.late = true
@@ -186,6 +188,31 @@ func (k *known) plan() Plan {
 	}
 	p.Steps = append(append(p.Steps, removals...), late...)
 	return p
+}
+
+// foresight follows, while a plan is made, what its steps will lead to. When the
+// plan is carried out every step is decided once more by what it did lead to.
+type foresight struct {
+	k        *known
+	causes   map[string]string // unit → ID of a step that changes what it restarts on
+	packages bool              // a step installs a package, which may bring users
+}
+
+func (f *foresight) step(s Step) Step {
+	cause := f.causes[s.Where]
+	switch {
+	case s.Verb == VerbBlocked && s.homeless && f.packages:
+		s = s.with(VerbMake, "once the user or group it belongs to has come with a package")
+	case s.Kind == declaration.KindService && cause != "" && !f.k.late[s.Where] && (s.Verb == VerbNone || s.Verb == VerbNote):
+		s = s.with(VerbRestart, "it restarts when "+cause+" changes")
+	}
+	if s.acts() {
+		f.packages = f.packages || s.Kind == declaration.KindPackage
+		for _, unit := range f.k.dues[s.ID] {
+			f.causes[unit] = s.ID
+		}
+	}
+	return s
 }
 
 // owesWhenGone lists the units that owe a restart when s removes something.
@@ -212,6 +239,7 @@ func (k *known) apply(r declaration.Resource, late bool) Step {
 	case found.Err != nil:
 		return s.with(VerbBlocked, found.Err.Error())
 	case err != nil:
+		s.homeless = true
 		return s.with(VerbBlocked, err.Error())
 	case !found.State.Absent() && found.State.Type != target.Type:
 		return s.with(VerbBlocked, fmt.Sprintf("a %s is in the way: move it away, or declare another path", found.State.Type))

@@ -93,19 +93,20 @@ func look(dir Dir, name string) (Entry, error) {
 	}
 	e := Entry{Type: st.Type, UID: st.UID, GID: st.GID, Mode: st.Mode}
 	if st.Type == TypeFile && st.Size <= MaxDigest {
-		e.Digest, err = digest(dir, name)
+		e.Digest, err = digest(dir, name, st.Size)
 	}
 	return e, err
 }
 
-func digest(dir Dir, name string) (string, error) {
+func digest(dir Dir, name string, size int64) (string, error) {
 	file, err := dir.Open(name)
 	if err != nil {
 		return "", err
 	}
 	defer file.Close()
 	h := sha256.New()
-	if _, err := io.Copy(h, io.LimitReader(file, MaxDigest+1)); err != nil {
+	buffer := make([]byte, min(size+1, 64<<10)) // one more, so that most files end with the first read
+	if _, err := io.CopyBuffer(h, struct{ io.Reader }{io.LimitReader(file, MaxDigest+1)}, buffer); err != nil {
 		return "", err
 	}
 	return hex.EncodeToString(h.Sum(nil)), nil
