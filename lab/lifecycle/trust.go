@@ -36,8 +36,22 @@ func (r *raise) trust(ctx context.Context, name string) error {
 			return fmt.Errorf("write %s on machine %s: %w", path, name, err)
 		}
 	}
-	return r.script(ctx, m, "update-ca-certificates >/dev/null && apt-get update -q", nil, nil)
+	return r.script(ctx, m, trustRoots+"apt-get update -q", nil, nil)
 }
+
+// trustRoots does what update-ca-certificates(8) does, for the world's roots
+// alone: a link and a link by hash for each, and one bundle of all there are.
+// The program itself starts a process for every certificate of the system,
+// which takes a minute under emulation; run later, it comes to the same.
+const trustRoots = `cd /etc/ssl/certs
+for root in /usr/local/share/ca-certificates/world-*.crt; do
+	name=$(basename "$root" .crt).pem
+	ln -sf "$root" "$name"
+	ln -sf "$name" "$(openssl x509 -noout -subject_hash -in "$root").0"
+done
+cat ./*.pem >ca-certificates.crt.new
+mv ca-certificates.crt.new ca-certificates.crt
+`
 
 // sources is apt's whole list: the world's repositories that are of use to an image.
 func sources(p Plan, image string) []byte {
