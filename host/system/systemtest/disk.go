@@ -1,13 +1,17 @@
 package systemtest
 
 import (
+	"bytes"
+	"crypto/sha256"
 	"fmt"
 	"io/fs"
 	"maps"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
+	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
 
@@ -142,7 +146,7 @@ func (d *Disk) print(b *strings.Builder, at string, n *inode) {
 		fmt.Fprintf(b, "%04o %d:%d %s", child.now.mode, child.now.uid, child.now.gid, p)
 		switch child.typ {
 		case system.TypeFile:
-			fmt.Fprintf(b, " %q\n", child.now.data)
+			fmt.Fprintf(b, " %s\n", shown(child.now.data))
 		case system.TypeDirectory:
 			b.WriteString("/\n")
 			d.print(b, p, child)
@@ -150,6 +154,14 @@ func (d *Disk) print(b *strings.Builder, at string, n *inode) {
 			fmt.Fprintf(b, " (%s)\n", child.typ)
 		}
 	}
+}
+
+// shown is data quoted, or named by its digest if it is not text.
+func shown(data []byte) string {
+	if !utf8.Valid(data) || bytes.ContainsRune(data, 0) {
+		return fmt.Sprintf("%d bytes, sha256:%x", len(data), sha256.Sum256(data))
+	}
+	return strconv.Quote(string(data))
 }
 
 // call counts a call and lets the hook refuse it.
