@@ -8,7 +8,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -21,11 +20,42 @@ import (
 	"mesh/lab/machine/libvirt"
 )
 
-var boot = flag.Bool("boot", false, "boot the newest image of the lab's store, which takes most of a minute without KVM")
+var (
+	boot = flag.Bool("boot", false, "boot the newest image of the lab's store, which takes most of a minute without KVM")
+	keep = flag.String("keep", "", "with -boot: keep the console of the boot in this file")
+)
 
 // A real machine, from the cold to its end. What the fake agent of the other
 // tests does was learnt here.
 func TestRealMachine(t *testing.T) {
+	m := bootReal(t)
+	m.run(guest.Shell("systemctl is-system-running --wait"))
+	m.took("boot done")
+	m.run(guest.Command{Args: []string{"/bin/true"}})
+	m.took("run true for the first time")
+	for range 10 {
+		m.run(guest.Command{Args: []string{"/bin/true"}})
+	}
+	m.took("run true ten times")
+	m.testCommands()
+	m.testCopies()
+	m.testLongOutput()
+	m.testGivenUp()
+	m.testGoodBoot()
+	m.testPanic()
+}
+
+// real is a booted machine and what is done with it.
+type real struct {
+	*testing.T
+	ctx  context.Context
+	h    *libvirt.Hypervisor
+	g    *guest.Guests
+	spec machine.Spec
+	took func(what string)
+}
+
+func bootReal(t *testing.T) real {
 	if !*boot {
 		t.Skip("boots a machine: needs -boot")
 	}
@@ -33,11 +63,10 @@ func TestRealMachine(t *testing.T) {
 		t.Skip("needs root")
 	}
 	spec := newest(t)
-	daemon := libvirt.NewDaemon("/run/mesh-lab", nil)
+	daemon, h := libvirt.NewDaemon("/run/mesh-lab", nil), libvirt.New()
 	if err := daemon.Ensure(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	h := libvirt.New()
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Minute)
 		defer cancel()
@@ -51,136 +80,147 @@ func TestRealMachine(t *testing.T) {
 	}
 	t.Log(accelerator, why)
 	spec.Accelerator = accelerator
-	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
-	defer cancel()
-	took := stopwatch(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 6*time.Minute)
+	t.Cleanup(cancel)
+	m := real{t, ctx, h, guest.New(h), spec, stopwatch(t)}
 	if err := h.Create(ctx, spec); err != nil {
 		t.Fatal(err)
 	}
-	took("create")
+	m.took("create")
 	if err := h.Resume(ctx, spec.Name); err != nil {
 		t.Fatal(err)
 	}
-	g := guest.New(h)
-	if err := g.Wait(ctx, spec.Name); err != nil {
+	if err := m.g.Wait(ctx, spec.Name); err != nil {
 		t.Fatal(err)
 	}
-	took("cold boot until the agent answers")
+	m.took("cold boot until the agent answers")
+	return m
+}
 
-	r := must(t, g, ctx, spec.Name, guest.Shell("systemctl is-system-running --wait; echo; cat /proc/cmdline; lscpu | grep Model"))
-	t.Logf("%s", r.Stdout)
-	took("boot done")
-	must(t, g, ctx, spec.Name, guest.Command{Args: []string{"/bin/true"}})
-	took("run true for the first time")
-	for range 10 {
-		must(t, g, ctx, spec.Name, guest.Command{Args: []string{"/bin/true"}})
+// run runs a command or ends the test.
+func (m real) run(c guest.Command) guest.Result {
+	m.Helper()
+	r, err := m.g.Exec(m.ctx, m.spec.Name, c)
+	if err != nil {
+		m.Fatal(err)
 	}
-	took("run true ten times")
+	return r
+}
 
-	r = must(t, g, ctx, spec.Name, guest.Command{Args: []string{"/bin/sh", "-c", `cat; echo "$A" >&2; exit 7`}, Env: []string{"A=<ä>", "PATH=/usr/bin"}, Stdin: []byte("in\x00put")})
+func (m real) testCommands() {
+	r := m.run(guest.Command{Args: []string{"/bin/sh", "-c", `cat; echo "$A" >&2; exit 7`}, Env: []string{"A=<ä>", "PATH=/usr/bin"}, Stdin: []byte("in\x00put")})
 	if r.ExitCode != 7 || string(r.Stdout) != "in\x00put" || string(r.Stderr) != "<ä>\n" {
-		t.Errorf("%+v", r)
+		m.Errorf("%+v", r)
 	}
-	if r = must(t, g, ctx, spec.Name, guest.Shell("kill -KILL $$")); r.ExitCode != 128+9 {
-		t.Errorf("killed: %+v", r)
+	if r = m.run(guest.Shell("kill -KILL $$")); r.ExitCode != 128+9 {
+		m.Errorf("killed: %+v", r)
 	}
-	if r = must(t, g, ctx, spec.Name, guest.Command{Args: []string{"/no/such"}}); r.ExitCode != 127 || string(r.Stderr) != "exec: /no/such: not found\n" {
-		t.Errorf("no such program: %d %q", r.ExitCode, r.Stderr)
+	if r = m.run(guest.Command{Args: []string{"/no/such"}}); r.ExitCode != 127 || string(r.Stderr) != "exec: /no/such: not found\n" {
+		m.Errorf("no such program: %d %q", r.ExitCode, r.Stderr)
 	}
-	took("four commands")
+	m.took("three commands")
 	long := bytes.Repeat([]byte("long input\n"), 50_000)
-	r = must(t, g, ctx, spec.Name, guest.Command{Args: []string{"sh", "-c", `wc -c; ls -A /run | grep 'part.i'`}, Stdin: long})
+	r = m.run(guest.Command{Args: []string{"sh", "-c", `wc -c; ls -A /run | grep 'part.i'`}, Stdin: long})
 	if string(r.Stdout) != fmt.Sprintln(len(long)) {
-		t.Errorf("%d bytes of input: %q %q", len(long), r.Stdout, r.Stderr)
+		m.Errorf("%d bytes of input: %q %q", len(long), r.Stdout, r.Stderr)
 	}
-	took("a command with 550 KB of input")
+	m.took("a command with 550 KB of input")
+}
 
+func (m real) testCopies() {
 	big := make([]byte, 5<<20)
 	_, _ = rand.Read(big)
-	if err := g.CopyIn(ctx, spec.Name, bytes.NewReader(big), "/root/big", 0o640); err != nil {
-		t.Fatal(err)
+	if err := m.g.CopyIn(m.ctx, m.spec.Name, bytes.NewReader(big), "/root/big", 0o640); err != nil {
+		m.Fatal(err)
 	}
-	took("copy 5 MiB in")
+	m.took("copy 5 MiB in")
 	var back bytes.Buffer
-	if err := g.CopyOut(ctx, spec.Name, "/root/big", &back); err != nil {
-		t.Fatal(err)
+	if err := m.g.CopyOut(m.ctx, m.spec.Name, "/root/big", &back); err != nil {
+		m.Fatal(err)
 	}
-	took("copy 5 MiB out")
+	m.took("copy 5 MiB out")
 	if !bytes.Equal(back.Bytes(), big) {
-		t.Errorf("%d bytes came back, not those that were sent", back.Len())
+		m.Errorf("%d bytes came back, not those that were sent", back.Len())
 	}
-	if r = must(t, g, ctx, spec.Name, guest.Shell("stat -c '%a %U' /root/big; ls -A /root | grep part")); string(r.Stdout) != "640 root\n" {
-		t.Errorf("%q", r.Stdout)
+	if r := m.run(guest.Shell("stat -c '%a %U' /root/big; ls -A /root | grep part")); string(r.Stdout) != "640 root\n" {
+		m.Errorf("%q", r.Stdout)
 	}
-	if err := g.CopyOut(ctx, spec.Name, "/no/such", &back); err == nil || !strings.Contains(err.Error(), "No such file") {
-		t.Errorf("no such file: %v", err)
+	if err := m.g.CopyOut(m.ctx, m.spec.Name, "/no/such", &back); err == nil || !strings.Contains(err.Error(), "No such file") {
+		m.Errorf("no such file: %v", err)
 	}
+}
+
+func (m real) testLongOutput() {
 	for _, mib := range []int{1, 4, 20} {
-		r := must(t, g, ctx, spec.Name, guest.Shell(fmt.Sprintf("head -c %dM /dev/zero", mib)))
-		if len(r.Stdout) != mib<<20 {
-			t.Errorf("%d MiB of output came back as %d bytes", mib, len(r.Stdout))
+		if r := m.run(guest.Shell(fmt.Sprintf("head -c %dM /dev/zero", mib))); len(r.Stdout) != mib<<20 {
+			m.Errorf("%d MiB of output came back as %d bytes", mib, len(r.Stdout))
 		}
 	}
-	took("long outputs")
-	must(t, g, ctx, spec.Name, guest.Command{Args: []string{"/bin/true"}}) // the agent lives
+	m.took("long outputs")
+}
 
-	short, stop := context.WithTimeout(ctx, time.Second)
+func (m real) testGivenUp() {
+	short, stop := context.WithTimeout(m.ctx, time.Second)
 	defer stop()
-	if _, err := g.Exec(short, spec.Name, guest.Shell("sleep 4242; true")); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("given up: %v", err)
+	if _, err := m.g.Exec(short, m.spec.Name, guest.Shell("sleep 4242; true")); !errors.Is(err, context.DeadlineExceeded) {
+		m.Errorf("given up: %v", err)
 	}
-	r = must(t, g, ctx, spec.Name, guest.Shell("grep -al 'sleep.4242$' /proc/[0-9]*/cmdline; ls -A /run | grep part"))
+	r := m.run(guest.Shell("grep -al 'sleep.4242$' /proc/[0-9]*/cmdline; ls -A /run | grep part"))
 	// Its own two files are all that there is.
 	if strings.Contains(string(r.Stdout), "/cmdline") || strings.Count(string(r.Stdout), "\n") != 2 {
-		t.Errorf("a command that was given up runs on, or something is left: %s", r.Stdout)
+		m.Errorf("a command that was given up runs on, or something is left: %s", r.Stdout)
 	}
+}
 
-	console, err := os.Open(spec.ConsoleLog)
+func (m real) testGoodBoot() {
+	console, err := os.ReadFile(m.spec.ConsoleLog)
 	if err != nil {
-		t.Fatal(err)
+		m.Fatal(err)
+	}
+	if *keep != "" {
+		if err := os.WriteFile(*keep, console, 0o644); err != nil {
+			m.Error(err)
+		}
+	}
+	if found := guest.Scan(bytes.NewReader(console)); len(found) != 0 {
+		m.Errorf("a good boot is called fatal: %v", found)
+	}
+	if tail, err := guest.Tail(bytes.NewReader(console), 5); err != nil || tail == "" {
+		m.Errorf("tail: %q, %v", tail, err)
+	}
+	journal := m.run(guest.Shell("journalctl -b --no-pager"))
+	if found := guest.Scan(bytes.NewReader(journal.Stdout)); len(found) != 0 {
+		m.Errorf("the journal of a good boot is called fatal: %v", found)
+	}
+	m.took("console and journal")
+}
+
+// Case L9: a panic ends the machine and whoever waits for it.
+func (m real) testPanic() {
+	ends := make(chan machine.Death, 1)
+	go func() {
+		d, err := m.h.Wait(m.ctx, m.spec.Name)
+		if err != nil {
+			m.Error(err)
+		}
+		ends <- d
+	}()
+	_, _ = m.g.Exec(m.ctx, m.spec.Name, guest.Shell("echo c >/proc/sysrq-trigger"))
+	if d := <-ends; d.Cause != machine.Panicked {
+		m.Errorf("it ended because it %s, not by its panic", d.Cause)
+	}
+	m.took("panic")
+	console, err := os.Open(m.spec.ConsoleLog)
+	if err != nil {
+		m.Fatal(err)
 	}
 	defer console.Close()
-	if found := guest.Scan(console); len(found) != 0 {
-		t.Errorf("a good boot is called fatal: %v", found)
+	if found := guest.Scan(console); len(found) == 0 || found[0].Kind != "kernel panic" {
+		m.Errorf("on the console: %v", found)
 	}
-	if tail, err := guest.Tail(console, 5); err != nil || tail == "" {
-		t.Errorf("tail: %q, %v", tail, err)
-	} else {
-		t.Log(tail)
+	if err := m.g.Wait(m.ctx, m.spec.Name); !errors.Is(err, machine.ErrAbsent) {
+		m.Errorf("wait for a machine that is gone: %v", err)
 	}
-	journal := must(t, g, ctx, spec.Name, guest.Shell("journalctl -b --no-pager"))
-	if found := guest.Scan(bytes.NewReader(journal.Stdout)); len(found) != 0 {
-		t.Errorf("the journal of a good boot is called fatal: %v", found)
-	}
-	if keep := os.Getenv("KEEP_CONSOLE"); keep != "" {
-		_, _ = console.Seek(0, 0)
-		data, _ := io.ReadAll(console)
-		_ = os.WriteFile(keep, data, 0o644)
-		_ = os.WriteFile(keep+".journal", journal.Stdout, 0o644)
-	}
-	took("console and journal")
-
-	_, _ = g.Exec(ctx, spec.Name, guest.Shell("echo c >/proc/sysrq-trigger"))
-	for tick := time.NewTicker(20 * time.Millisecond); ; <-tick.C {
-		_, _ = console.Seek(0, 0)
-		if found := guest.Scan(console); len(found) > 0 {
-			t.Log(found[0])
-			break
-		}
-		if ctx.Err() != nil {
-			t.Fatal("a panic is not seen on the console")
-		}
-	}
-	took("panic")
-	state, err := h.State(ctx, spec.Name)
-	t.Log("after the panic: ", state, err)
-	if err := h.Destroy(ctx, spec.Name); err != nil {
-		t.Error(err)
-	}
-	if err := g.Wait(ctx, spec.Name); !errors.Is(err, machine.ErrAbsent) {
-		t.Errorf("wait for a machine that is gone: %v", err)
-	}
-	took("destroy")
 }
 
 // newest is a machine on the image that was built last.
@@ -235,13 +275,4 @@ func stopwatch(t *testing.T) func(what string) {
 		t.Logf("%8.2fs  %s", time.Since(last).Seconds(), what)
 		last = time.Now()
 	}
-}
-
-func must(t *testing.T, g *guest.Guests, ctx context.Context, name string, c guest.Command) guest.Result {
-	t.Helper()
-	r, err := g.Exec(ctx, name, c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r
 }
