@@ -178,6 +178,50 @@ func TestRestarts(t *testing.T) {
 	}
 }
 
+// TestMoved: a file that keeps its ID and moves is made at its new place, gone
+// from the old one, and its service restarts once.
+func TestMoved(t *testing.T) {
+	m := systemtest.New()
+	m.AddUnit(systemtest.Unit{Name: "u.service", Active: "active", Enabled: "enabled", Reads: []string{"/etc/old", "/etc/new"}})
+	d := func(generation uint64, where string) apply.Desired {
+		return applytest.Desired(generation, applytest.File("m/f", where, "x"), applytest.Service("m/u", "u.service", "m/f"))
+	}
+	pass(t, m, d(1, "/etc/old"))
+	before := m.Restarts("u.service")
+	want := "changed m/f: it is not there\n" +
+		"changed m/u: it owes a restart because of m/f (file /etc/new) since generation 2 and 1 more\n" +
+		"removed m/f: it is not declared any more\n"
+	if got := summary(pass(t, m, d(2, "/etc/new"))); got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if n := m.Restarts("u.service") - before; n != 1 || len(m.Stale()) > 0 {
+		t.Errorf("restarted %d times, stale: %v", n, m.Stale())
+	}
+}
+
+// TestServiceThatDoesNotStartIsTriedOnce, even if it is to restart behind the
+// removals as well.
+func TestServiceThatDoesNotStartIsTriedOnce(t *testing.T) {
+	m := systemtest.New()
+	m.AddUnit(systemtest.Unit{Name: "u.service", Active: "active", Enabled: "enabled"})
+	pass(t, m, applytest.Desired(1, applytest.File("m/f", "/etc/f", "x"), applytest.Service("m/u", "u.service", "m/f")))
+	m.AddUnit(systemtest.Unit{Name: "u.service", Active: "failed", Enabled: "enabled", Fails: "exit status 1"})
+	tries := 0
+	m.Hook(func(op systemtest.Op) error {
+		if op.Name == "start" || op.Name == "restart" {
+			tries++
+		}
+		return nil
+	})
+	out := pass(t, m, applytest.Desired(2, applytest.Service("m/u", "u.service")))
+	if got, want := summary(out), "failed m/u: start u.service: exit status 1\nremoved m/f: it is not declared any more\n"; got != want || tries != 1 {
+		t.Errorf("tried %d times: %q", tries, got)
+	}
+	if debts := view(t, m).Debts; len(debts) != 1 || debts[0].Because.Where != "/etc/f" {
+		t.Errorf("owed: %+v", debts)
+	}
+}
+
 // TestWaits: a service waits for what it restarts on, and what does not depend
 // on a failure goes on.
 func TestWaits(t *testing.T) {

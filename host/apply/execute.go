@@ -50,7 +50,8 @@ func together(a, b Step) bool {
 // removes says whether the step is about something not declared any more.
 func removes(s Step) bool { return s.resource.ID == "" }
 
-// settleMoot drops the debts of units that are not declared to run.
+// settleMoot drops the debts of units that are not declared to run. If that
+// cannot be recorded they are moot in the next pass, too.
 func (p *pass) settleMoot() {
 	var records []store.Record
 	for _, unit := range slices.Sorted(maps.Keys(p.debts)) {
@@ -58,10 +59,11 @@ func (p *pass) settleMoot() {
 			records = append(records, p.settled(unit, "not declared to run"))
 		}
 	}
-	p.append(records)
+	_ = p.append(records)
 }
 
-// append records durably, and follows what was recorded.
+// append records durably, and follows what was recorded. An error is one of the
+// pass as a whole, too.
 func (p *pass) append(records []store.Record) error {
 	if err := p.store.Append(records...); err != nil {
 		p.errs = append(p.errs, err)
@@ -132,6 +134,8 @@ func (p *pass) decideAgain(ctx context.Context, steps []Step) []Step {
 		switch {
 		case removes(s):
 			again[i] = p.remove(s.owned)
+		case s.late && p.didNotWork(s.ID):
+			again[i] = s.with(VerbNone, "") // it was tried at its place; what it owes stays owed
 		case !p.stale && resource.OnDisk(s.Kind) && !s.homeless:
 			again[i] = s // only what is on the disk decides, and nobody has been there
 		case p.waitsFor(s) != "":
@@ -150,11 +154,15 @@ func (p *pass) waitsFor(s Step) string {
 		return ""
 	}
 	for _, id := range s.resource.Service.RestartOn {
-		if b := p.became[id]; b == declaration.StatusFailed || b == declaration.StatusWaiting {
+		if p.didNotWork(id) {
 			return id
 		}
 	}
 	return ""
+}
+
+func (p *pass) didNotWork(id string) bool {
+	return p.became[id] == declaration.StatusFailed || p.became[id] == declaration.StatusWaiting
 }
 
 func (p *pass) intent(s Step) store.Intent {
@@ -197,6 +205,9 @@ func (p *pass) act(ctx context.Context, steps []Step) map[store.Key]error {
 	return errs
 }
 
+// doing says for people who watch what a verb is about.
+var doing = map[Verb]string{VerbMake: "making", VerbChange: "changing", VerbRestart: "restarting", VerbRemove: "removing"}
+
 // actOn acts on steps of one kind, which all apply or all remove.
 func (p *pass) actOn(ctx context.Context, group []Step) []error {
 	note := func(s Step) func(string) {
@@ -205,7 +216,7 @@ func (p *pass) actOn(ctx context.Context, group []Step) []error {
 			p.log.Info(what, "resource", s.ID, "where", s.Where)
 		}
 	}
-	p.watch(Activity{ID: group[0].ID, Kind: group[0].Kind, Where: group[0].Where, What: string(group[0].Verb)})
+	p.watch(Activity{ID: group[0].ID, Kind: group[0].Kind, Where: group[0].Where, What: doing[group[0].Verb]})
 	if removes(group[0]) {
 		owned := make([]store.Owned, len(group))
 		for i, s := range group {

@@ -141,7 +141,9 @@ func (p *pass) report(s Step, status declaration.Status, reason string) {
 	default:
 		p.results[slices.IndexFunc(p.results, func(r declaration.Result) bool { return r.Kind == s.Kind && r.Where == s.Where })] = result
 	}
-	p.became[s.ID] = status
+	if !removes(s) {
+		p.became[s.ID] = status
+	}
 	switch status {
 	case declaration.StatusFailed:
 		p.log.Warn("failed", "resource", s.ID, "where", s.Where, "err", reason)

@@ -276,7 +276,11 @@ func (s Step) with(v Verb, why string) Step {
 
 // owing says in words who owes what since when.
 func owing(debts []store.Owed) string {
-	text := fmt.Sprintf("it owes a restart because of %s (%s) since generation %d", debts[0].ID, debts[0].Because, debts[0].Generation)
+	since := "the bundle"
+	if debts[0].Generation > 0 {
+		since = fmt.Sprintf("generation %d", debts[0].Generation)
+	}
+	text := fmt.Sprintf("it owes a restart because of %s (%s) since %s", debts[0].ID, debts[0].Because, since)
 	if n := len(debts) - 1; n > 0 {
 		text += fmt.Sprintf(" and %d more", n)
 	}

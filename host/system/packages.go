@@ -85,7 +85,8 @@ func (p *Packages) Installed(ctx context.Context, names []string) (map[string]Pa
 // other package away.
 var apt = []string{"apt-get", "-q", "-y", "--no-remove",
 	"-o", "Dpkg::Options::=--force-confdef", "-o", "Dpkg::Options::=--force-confold",
-	"-o", "DPkg::Lock::Timeout=60", "-o", "Dpkg::Use-Pty=0"}
+	"-o", "DPkg::Lock::Timeout=60", "-o", "Dpkg::Use-Pty=0",
+	"-o", "Acquire::Retries=2", "-o", "Acquire::http::Timeout=30", "-o", "Acquire::https::Timeout=30"}
 
 // Install installs a package, in exactly this version if one is given, which
 // may be an older one than is installed. It waits for the lock, repairs an
