@@ -103,10 +103,6 @@ func (e Enrolment) Run(ctx context.Context, text string) (Membership, error) {
 	if held.Member != nil && !e.Again {
 		return Membership{}, &EnrolledError{Mesh: held.Member.Mesh, Node: held.Member.Node}
 	}
-	if err := token.CheckTime(e.Now()); err != nil {
-		// The plane's clock decides; this machine's may be days off.
-		e.note(fmt.Sprintf("by this machine's clock the %v; asking the plane", err))
-	}
 	key, err := e.key(held, token)
 	if err != nil {
 		return Membership{}, err
@@ -141,7 +137,7 @@ func (e Enrolment) ask(ctx context.Context, token identity.Token, key identity.N
 	}
 	c, err := dialAny(ctx, dial, token.Addresses, token.Pins, key)
 	if err != nil {
-		return Membership{}, unreached(err)
+		return Membership{}, unreached(err, token.CheckTime(e.Now()))
 	}
 	defer c.Close()
 	exporter, err := c.state.ExportKeyingMaterial(link.ExporterLabel, nil, 32)
@@ -165,13 +161,19 @@ func (e Enrolment) ask(ctx context.Context, token identity.Token, key identity.N
 	return e.record(token, key, response)
 }
 
-// unreached is the error where no request was made.
-func unreached(err error) error {
+// unreached is the error where no request was made. The plane's clock decides
+// whether a token has expired, because this machine's may be days off; but where
+// no plane answers, expired, by this machine's clock, is worth a word.
+func unreached(err, expired error) error {
 	var failed unreachableError
 	if errors.As(err, &failed) && failed.wrongPlane() {
 		return &WrongPlaneError{Detail: failed.Error()}
 	}
-	return fmt.Errorf("enrol: no plane answers at the token's addresses: %s; check that this machine reaches one of them and that mesh-plane runs there", plain(err))
+	aside := ""
+	if expired != nil {
+		aside = "; by this machine's clock the " + expired.Error()
+	}
+	return fmt.Errorf("enrol: no plane answers at the token's addresses: %s; check that this machine reaches one of them and that mesh-plane runs there%s", plain(err), aside)
 }
 
 // refused sorts the errors of the call: an answer that admits nobody, after
