@@ -15,7 +15,7 @@ func (r *raise) giveUp(ctx context.Context, err error, keep bool) error {
 	// The undoing must not end because the doing did.
 	undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoLimit)
 	defer cancel()
-	if keep {
+	if keep && failure.Code != codePrerequisite {
 		failure.Next = fmt.Sprintf("what stands was kept: `lab status %[1]s`; the same raise again goes on; `lab destroy %[1]s` removes it", name)
 		return errors.Join(failure, r.update(func(rec *Record) { rec.Phase = Partial }))
 	}
@@ -37,9 +37,18 @@ func (r *raise) failure(err error, stopped bool) *Error {
 	f.What, f.Code = "raise "+r.plan.Name+" failed", codeFailed
 	f.Next = "everything it had made was undone; `" + r.reproduce() + "` does it again and keeps what stands"
 	f.Why = r.redact(err.Error())
+	if coded := (interface{ ExitCode() int })(nil); errors.As(err, &coded) {
+		f.Code = coded.ExitCode()
+	}
+	if f.Code == codePrerequisite {
+		f.Next = "nothing was made; see `lab verify`"
+	}
 	if inner := (*Error)(nil); errors.As(err, &inner) {
 		f.What += ": " + r.redact(inner.What)
-		f.Where, f.Why, f.Code = inner.Where, r.redact(inner.Why), inner.Code
+		f.Where, f.Why = inner.Where, r.redact(inner.Why)
+		if inner.Next != "" {
+			f.Next = inner.Next
+		}
 	}
 	return f
 }

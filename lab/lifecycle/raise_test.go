@@ -162,6 +162,26 @@ func TestCaseL10RequireKVM(t *testing.T) {
 	}
 }
 
+// What the lab machine lacks is told as such, and --keep keeps nothing of it.
+func TestMissingDaemon(t *testing.T) {
+	b := newBed(t, t.TempDir())
+	b.Hook = func(op string, _ bool) error {
+		if op == "start daemon" {
+			return missing{errors.New("libvirtd is not installed")}
+		}
+		return nil
+	}
+	_, err := b.Raise(t.Context(), b.plan(t, "a"), lifecycle.RaiseOptions{Files: files, Keep: true})
+	if exitCode(err) != 4 || !strings.Contains(err.Error(), "libvirtd is not installed") {
+		t.Errorf("exit code %d: %v", exitCode(err), err)
+	}
+	b.wantNothingLeft(t)
+}
+
+type missing struct{ error }
+
+func (missing) ExitCode() int { return 4 }
+
 func TestTwiceUnderOneName(t *testing.T) {
 	b := newBed(t, t.TempDir())
 	b.raise(t, "a")

@@ -26,7 +26,8 @@ func (l *Lab) ready(ctx context.Context, p Plan, m Machine) error {
 	if err != nil {
 		return err
 	}
-	again := time.NewTicker(l.cfg.Poll)
+	// Each question costs an emulated machine a third of a second of its boot.
+	again := time.NewTicker(4 * l.cfg.Poll)
 	defer again.Stop()
 	for {
 		missing, err := l.missing(ctx, m, at)
