@@ -247,6 +247,16 @@ func TestEnrolKeyDurableFirst(t *testing.T) {
 	}
 }
 
+// Nobody answers, so nobody but this machine's clock can say that it is too late.
+func TestEnrolExpiredAndUnreachable(t *testing.T) {
+	a := newApplicant()
+	a.Now = func() time.Time { return time.Date(2099, 1, 1, 0, 0, 0, 0, time.UTC) }
+	_, err := a.Run(context.Background(), newPlane(t, 1).token("one", closed(t)).Encode())
+	if err == nil || !strings.Contains(err.Error(), "no plane answers") || !strings.Contains(err.Error(), "expired") || len(a.notes) != 0 {
+		t.Errorf("got %v, notes %q", err, a.notes)
+	}
+}
+
 // The machine's clock is fifty years off either way: it joins, and says so.
 func TestCaseP7EnrolWithAWrongClock(t *testing.T) {
 	for year, want := range map[int]string{1970: "behind the plane's", 2099: "ahead of the plane's"} {
@@ -256,7 +266,7 @@ func TestCaseP7EnrolWithAWrongClock(t *testing.T) {
 		if _, err := a.Run(context.Background(), p.token("one", loopback(t, p)).Encode()); err != nil {
 			t.Errorf("in %d: %v", year, err)
 		}
-		if len(a.notes) == 0 || !strings.HasSuffix(a.notes[len(a.notes)-1], want) {
+		if len(a.notes) != 1 || !strings.HasSuffix(a.notes[0], want) {
 			t.Errorf("in %d it said %q, want …%s", year, a.notes, want)
 		}
 	}
