@@ -40,10 +40,11 @@ func (m *Mesh) Collect(ctx context.Context, dir string, machines ...string) erro
 
 // Fatal lists what no machine may ever say, whatever a spec asserts: panics,
 // oopses, emergency shells, on its console or in its journal. A machine that is
-// off is judged by its console alone.
+// off is judged by its console alone. The journal is read from where the last
+// call ended.
 func (m *Machine) Fatal(ctx context.Context) []string {
 	var lines []string
-	for source, r := range map[string]Result{"console": m.Console(ctx), "journal": m.Journal(ctx)} {
+	for source, r := range map[string]Result{"console": m.Console(ctx), "journal": m.Sh(ctx, "journalctl --no-pager --cursor-file=/run/bench-cursor")} {
 		for _, f := range guest.Scan(strings.NewReader(r.Stdout)) {
 			lines = append(lines, fmt.Sprintf("%s of %s: %v", source, m.Name, f))
 		}
