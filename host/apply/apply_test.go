@@ -299,6 +299,21 @@ func TestOwnerComesWithAPackage(t *testing.T) {
 	}
 }
 
+// TestServiceThatCameWithAPackage: what the package of the same pass started was
+// not there before the host, so it goes when it is not declared any more.
+func TestServiceThatCameWithAPackage(t *testing.T) {
+	m := systemtest.New()
+	m.OfferPackage("p", systemtest.Offer{Versions: []string{"1"}, Units: []systemtest.Unit{{Name: "u.service", Active: "active", Enabled: "enabled"}}})
+	p := declaration.Resource{ID: "m/p", Package: &declaration.Package{Name: "p"}}
+	pass(t, m, applytest.Desired(1, p, applytest.Service("m/u", "u.service")))
+	if got, want := summary(pass(t, m, applytest.Desired(2, p))), "removed m/u: it is not declared any more\n"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if !strings.Contains(m.String(), "unit u.service inactive disabled") {
+		t.Error(m.Services)
+	}
+}
+
 // TestNewerKindsAreLeftAlone: what a newer host owned is neither touched nor
 // forgotten by this one.
 func TestNewerKindsAreLeftAlone(t *testing.T) {
