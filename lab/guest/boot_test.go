@@ -115,7 +115,7 @@ func (m real) testCommands() {
 	if r = m.run(guest.Shell("kill -KILL $$")); r.ExitCode != 128+9 {
 		m.Errorf("killed: %+v", r)
 	}
-	if r = m.run(guest.Command{Args: []string{"/no/such"}}); r.ExitCode != 127 || string(r.Stderr) != "exec: /no/such: not found\n" {
+	if r = m.run(guest.Command{Args: []string{"/no/such"}}); r.ExitCode != 127 || string(r.Stderr) != "/no/such: No such file or directory\n" {
 		m.Errorf("no such program: %d %q", r.ExitCode, r.Stderr)
 	}
 	m.took("three commands")
@@ -166,8 +166,7 @@ func (m real) testGivenUp() {
 		m.Errorf("given up: %v", err)
 	}
 	r := m.run(guest.Shell("grep -al 'sleep.4242$' /proc/[0-9]*/cmdline; ls -A /run | grep part"))
-	// Its own two files are all that there is.
-	if strings.Contains(string(r.Stdout), "/cmdline") || strings.Count(string(r.Stdout), "\n") != 2 {
+	if len(r.Stdout) > 0 {
 		m.Errorf("a command that was given up runs on, or something is left: %s", r.Stdout)
 	}
 }
@@ -261,7 +260,7 @@ func newest(t *testing.T) machine.Spec {
 		t.Fatalf("%v: %s", err, out)
 	}
 	return machine.Spec{
-		Name: "mesh-test-guest", UUID: "6ba7b810-9dad-41d1-80b4-00c04fd430c8", Run: "test-guest",
+		Name: "mesh-test-guest", UUID: "0d0b4f6e-6a53-4d7e-9d53-0a1f3a9c5b11", Run: "test-guest",
 		MemoryBytes: 512 << 20, CPUs: 1, Disk: overlay,
 		Kernel: filepath.Join(dir, "kernel"), Initrd: filepath.Join(dir, "initrd"), Cmdline: m.Cmdline,
 		NICs:       []machine.NIC{{MAC: "52:54:00:00:00:01", Tap: "mltguest0"}},

@@ -52,10 +52,10 @@ func (g *Guests) Exec(ctx context.Context, name string, c Command) (Result, erro
 // libvirt, and after one of 10 MiB libvirt speaks to that agent no more.
 const maxOutput = 1 << 20
 
-// wrapper is a shell script that keeps the outputs of a command in files beside
-// $0, prints their beginnings, and removes them unless one goes on.
+// wrapper is a program that prints what a command prints, up to maxOutput, and
+// keeps the rest in files.
 //
-//go:embed wrapper.sh
+//go:embed wrapper.pl
 var wrapper string
 
 // wrapped runs a command through the wrapper.
@@ -67,36 +67,23 @@ func (g *Guests) wrapped(ctx context.Context, name string, c Command) (Result, e
 		}
 		c.Stdin = nil
 	}
-	// A session of its own, so that all of it can be ended.
-	c.Args = append([]string{"setsid", "/bin/sh", "-c", wrapper, tmp}, c.Args...)
+	c.Args = append([]string{"/usr/bin/perl", "-e", wrapper, "--", tmp}, c.Args...)
 	r, err := g.exec(ctx, name, c)
 	if err != nil {
 		g.removeParts(ctx, name, tmp)
 		return Result{}, err
 	}
-	if len(r.Stdout) == maxOutput || len(r.Stderr) == maxOutput {
-		if r, err = g.longOutput(ctx, name, tmp, r); err != nil {
-			return Result{}, err
-		}
+	if len(r.Stdout) < maxOutput && len(r.Stderr) < maxOutput {
+		return r, nil
 	}
-	// What the shell itself says begins with its $0.
-	if said, its := bytes.CutPrefix(r.Stderr, []byte(tmp+": ")); its {
-		_, said, _ = bytes.Cut(said, []byte(": "))
-		r.Stderr = said
-	}
-	return r, nil
-}
-
-// longOutput reads whole what the wrapper only began to print.
-func (g *Guests) longOutput(ctx context.Context, name, tmp string, r Result) (Result, error) {
 	defer g.removeParts(ctx, name, tmp)
 	for suffix, output := range map[string]*[]byte{".o": &r.Stdout, ".e": &r.Stderr} {
 		if len(*output) < maxOutput {
 			continue
 		}
-		var whole bytes.Buffer
-		if err := g.CopyOut(ctx, name, tmp+suffix, &whole); err != nil {
-			return Result{}, fmt.Errorf("read its long output: %w", err)
+		whole := bytes.NewBuffer(*output)
+		if err := g.CopyOut(ctx, name, tmp+suffix, whole); err != nil {
+			return Result{}, fmt.Errorf("read the rest of its output: %w", err)
 		}
 		*output = whole.Bytes()
 	}
@@ -148,16 +135,16 @@ func (g *Guests) exec(ctx context.Context, name string, c Command) (Result, erro
 		}
 		if err != nil {
 			if ctx.Err() != nil {
-				g.endSession(ctx, name, started.PID)
+				g.endGroup(ctx, name, started.PID)
 			}
 			return Result{}, err
 		}
 	}
 }
 
-// endSession asks all of a command's processes to end after its caller has
+// endGroup asks all of a command's processes to end after its caller has
 // given up; it is best effort.
-func (g *Guests) endSession(ctx context.Context, name string, pid int) {
+func (g *Guests) endGroup(ctx context.Context, name string, pid int) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), tidyTime)
 	defer cancel()
 	_ = g.must(ctx, name, "/bin/kill", "-TERM", "--", fmt.Sprintf("-%d", pid))

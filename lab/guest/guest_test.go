@@ -113,7 +113,7 @@ func TestExec(t *testing.T) {
 		{"plain", process{out: "out\n"}, guest.Command{Args: []string{"ls", "-l"}}, []string{"ls", "-l"}, "", guest.Result{Stdout: []byte("out\n")}},
 		{"slow", process{polls: 5, code: 3, err: "no"}, guest.Shell("false"), []string{"/bin/sh", "-c", "false"}, "", guest.Result{ExitCode: 3, Stderr: []byte("no")}},
 		{"signalled", process{code: 137}, guest.Shell("x"), []string{"/bin/sh", "-c", "x"}, "", guest.Result{ExitCode: 137}},
-		{"not found", process{code: 127, err: "exec: nosuch: not found\n"}, guest.Command{Args: []string{"nosuch"}}, []string{"nosuch"}, "", guest.Result{ExitCode: 127, Stderr: []byte("exec: nosuch: not found\n")}},
+		{"not found", process{code: 127, err: "nosuch: No such file or directory\n"}, guest.Command{Args: []string{"nosuch"}}, []string{"nosuch"}, "", guest.Result{ExitCode: 127, Stderr: []byte("nosuch: No such file or directory\n")}},
 		{"with more output than fits", process{out: long, err: "short"}, guest.Shell("x"), []string{"/bin/sh", "-c", "x"}, "", guest.Result{Stdout: []byte(long), Stderr: []byte("short")}},
 		{"with just what fits of both", process{out: long[:1<<20], err: long[:1<<20]}, guest.Shell("x"), []string{"/bin/sh", "-c", "x"}, "", guest.Result{Stdout: []byte(long[:1<<20]), Stderr: []byte(long[:1<<20])}},
 		{"with input", process{}, guest.Command{Args: []string{"cat"}, Stdin: []byte("a\x00b\xff")}, []string{"cat"}, "a\x00b\xff", guest.Result{}},
