@@ -171,17 +171,13 @@ func (d *Daemon) Release(ctx context.Context) error {
 		return err
 	}
 	defer alone.Close()
-	if pid, err := lockHolder(d.path(mainService.program + ".pid")); err != nil {
+	used, err := d.used(ctx)
+	if err != nil {
 		return fmt.Errorf("release the libvirt daemon: %w", err)
-	} else if pid != 0 {
-		domains, err := New().domains(ctx)
-		if err != nil {
-			return fmt.Errorf("release the libvirt daemon: %w", err)
-		}
-		if len(domains) > 0 {
-			d.log.Info("libvirt daemon kept", "domains", strings.Join(domains, " "))
-			return nil
-		}
+	}
+	if len(used) > 0 {
+		d.log.Info("libvirt daemon kept", "domains", strings.Join(used, " "))
+		return nil
 	}
 	for _, s := range []service{mainService, logService} {
 		if err := d.stop(ctx, s); err != nil {
@@ -192,6 +188,26 @@ func (d *Daemon) Release(ctx context.Context) error {
 		return fmt.Errorf("put back the permissions of %s: %w", kvmDev, err)
 	}
 	return nil
+}
+
+// used names the domains that need a program that the lab owns.
+func (d *Daemon) used(ctx context.Context) ([]string, error) {
+	owned := false
+	for _, s := range []service{mainService, logService} {
+		pid, err := lockHolder(d.path(s.program + ".pid"))
+		if err != nil {
+			return nil, err
+		}
+		owned = owned || pid != 0
+	}
+	if !owned {
+		return nil, nil
+	}
+	domains, err := New().domains(ctx)
+	if errors.Is(err, errNoDaemon) {
+		return nil, nil
+	}
+	return domains, err
 }
 
 // stop ends the lab's own instance of s, if there is one, and removes what it
