@@ -1,8 +1,10 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -10,6 +12,7 @@ import (
 
 	"mesh/cmd/internal/cli"
 	"mesh/lab/images"
+	"mesh/lab/lifecycle"
 )
 
 // newImage has the commands for machine images.
@@ -128,8 +131,9 @@ func newImageRemove(a *app) *cobra.Command {
 		Short: "Remove every image of that name, unless a scenario uses it",
 		Args:  cli.UsageArgs(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
+			_, lab := a.lab()
 			removed, err := images.Store{Dir: a.store}.Remove(c.Context(), args[0], func(image images.Image) ([]string, error) {
-				return images.Users(filepath.Join(a.store, "scenarios"), image)
+				return imageUsers(lab, image)
 			})
 			for _, image := range removed {
 				fmt.Fprintf(a.Out, "removed %s %s (%d MiB)\n", image.Name, image.Digest[:12], image.SizeBytes>>20)
@@ -140,4 +144,26 @@ func newImageRemove(a *app) *cobra.Command {
 			return err
 		},
 	}
+}
+
+// imageUsers lists the scenarios with a machine whose disk stands on the image.
+func imageUsers(lab *lifecycle.Lab, image images.Image) ([]string, error) {
+	names, err := lab.Names()
+	if err != nil {
+		return nil, err
+	}
+	var users []string
+	for _, name := range names {
+		record, err := lab.Record(name)
+		if errors.Is(err, lifecycle.ErrAbsent) {
+			continue // destroyed meanwhile
+		}
+		if err != nil {
+			return nil, err
+		}
+		if slices.ContainsFunc(record.Plan.Machines, func(m lifecycle.Machine) bool { return m.Base == image.Disk }) {
+			users = append(users, name)
+		}
+	}
+	return users, nil
 }
