@@ -234,7 +234,7 @@ var _ = Describe("The second node", Label("enrolment"), func() {
 			Expect(r.result.Stderr).To(ContainSubstring(says))
 			Expect(r.after).To(Equal(r.before))
 		},
-		Entry("case P9: spent", "spent", "spent", SpecTimeout(15*time.Minute)),
+		Entry("case P9: spent", "spent", "used already", SpecTimeout(15*time.Minute)),
 		Entry("expired", "expired", "expired", SpecTimeout(15*time.Minute)),
 		Entry("cut short", "cut short", "", SpecTimeout(15*time.Minute)),
 		Entry("with one letter changed", "with one letter changed", "", SpecTimeout(15*time.Minute)),
