@@ -59,12 +59,12 @@ func (p *pass) settleMoot() {
 			records = append(records, p.settled(unit, "not declared to run"))
 		}
 	}
-	_ = p.append(records)
+	_ = p.record(records)
 }
 
-// append records durably, and follows what was recorded. An error is one of the
+// record appends records durably, and follows what was recorded. An error is one of the
 // pass as a whole, too.
-func (p *pass) append(records []store.Record) error {
+func (p *pass) record(records []store.Record) error {
 	if err := p.store.Append(records...); err != nil {
 		p.errs = append(p.errs, err)
 		return err
@@ -103,7 +103,7 @@ func (p *pass) run(ctx context.Context, steps []Step) {
 			records = append(records, in)
 		}
 	}
-	if err := p.append(records); err != nil {
+	if err := p.record(records); err != nil {
 		for i, s := range steps {
 			if s.acts() {
 				steps[i] = s.with(VerbBlocked, "nothing was done, because it could not be announced in the store: "+err.Error())

@@ -30,7 +30,7 @@ func (p *pass) finish(ctx context.Context, steps []Step, intents map[store.Key]s
 		follows, results[i].Status, results[i].Reason = p.came(s, intents[s.key()], seen[s.key()], errs[s.key()])
 		records = append(records, follows...)
 	}
-	err := p.append(records)
+	err := p.record(records)
 	for i, r := range results {
 		if err != nil && steps[i].acts() && r.Status != declaration.StatusFailed {
 			r.Status, r.Reason = declaration.StatusFailed, "it was done, and could not be recorded: "+err.Error()
