@@ -253,3 +253,22 @@ func TestPowerOnDies(t *testing.T) {
 	b.Hook = nil
 	must(t, b.PowerOn(t.Context(), "a", "one"))
 }
+
+// A machine whose creator was killed may still be starting, and cannot be ended yet.
+func TestDestroyWaitsForAMachineThatStarts(t *testing.T) {
+	b := newBed(t, t.TempDir())
+	b.raise(t, "a")
+	tries := 0
+	b.Hook = func(op string, after bool) error {
+		if op == "destroy mesh-a.one" && !after {
+			if tries++; tries < 3 {
+				return errors.New("it is starting")
+			}
+		}
+		return nil
+	}
+	if _, err := b.Destroy(t.Context(), "a"); err != nil {
+		t.Fatal(err)
+	}
+	b.wantNothingLeft(t)
+}

@@ -17,7 +17,7 @@ func (l *Lab) Cut(ctx context.Context, name, machineName string) error {
 		if err := writeRecord(r.Plan.Directory, *r); err != nil {
 			return err
 		}
-		return l.destroyMachine(ctx, r.Plan, m.Spec.Name)
+		return l.end(ctx, r.Plan, m)
 	})
 }
 
@@ -29,7 +29,7 @@ func (l *Lab) PowerOn(ctx context.Context, name, machineName string) error {
 			return nil
 		}
 		// A machine that was left half started is begun anew.
-		if err := l.destroyMachine(ctx, r.Plan, m.Spec.Name); err != nil {
+		if err := l.end(ctx, r.Plan, m); err != nil {
 			return err
 		}
 		begun := l.cfg.Now()

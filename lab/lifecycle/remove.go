@@ -104,16 +104,10 @@ func (l *Lab) removeMachines(ctx context.Context, r Record) error {
 	if err := l.cfg.Daemon.Ensure(ctx); err != nil {
 		return fmt.Errorf("hypervisor: %w", err)
 	}
-	ours, err := l.cfg.Hypervisor.List(ctx, r.Plan.Run)
-	if err != nil {
-		return fmt.Errorf("list machines: %w", err)
+	if err := l.end(ctx, r.Plan, r.Plan.Machines...); err != nil {
+		return err
 	}
 	var problems []error
-	for _, domain := range ours {
-		if err := l.cfg.Hypervisor.Destroy(ctx, domain); err != nil {
-			problems = append(problems, fmt.Errorf("destroy machine %s: %w", domain, err))
-		}
-	}
 	for _, m := range r.Plan.Machines {
 		if err := l.cfg.Hypervisor.Forget(ctx, m.Spec.Name); err != nil {
 			problems = append(problems, fmt.Errorf("forget machine %s: %w", m.Spec.Name, err))

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
-	"slices"
 
 	"mesh/lab/machine"
 )
@@ -78,7 +76,7 @@ func (r *raise) stand(ctx context.Context, name string, again bool) error {
 		return err
 	}
 	if again {
-		if err := r.destroyMachine(ctx, r.plan, m.Spec.Name); err != nil {
+		if err := r.end(ctx, r.plan, m); err != nil {
 			return err
 		}
 	}
@@ -103,22 +101,6 @@ func (l *Lab) create(ctx context.Context, p Plan, m Machine, a machine.Accelerat
 		if err := l.cfg.World.Attach(ctx, p.World.Underlay, nic.Tap); err != nil {
 			return fmt.Errorf("join machine %s: %w", m.Name, err)
 		}
-	}
-	return nil
-}
-
-// destroyMachine ends a domain if it belongs to the plan's run: another lab's may
-// have the same name.
-func (l *Lab) destroyMachine(ctx context.Context, p Plan, domain string) error {
-	ours, err := l.cfg.Hypervisor.List(ctx, p.Run)
-	if err != nil {
-		return fmt.Errorf("list machines of %s: %w", p.Name, err)
-	}
-	if !slices.Contains(ours, domain) {
-		return nil
-	}
-	if err := l.cfg.Hypervisor.Destroy(ctx, domain); err != nil {
-		return fmt.Errorf("destroy machine %s: %w", domain, err)
 	}
 	return nil
 }
@@ -150,28 +132,4 @@ func (l *Lab) bootMachine(ctx context.Context, p Plan, m Machine) error {
 		}
 	}
 	return l.ready(ctx, p, m)
-}
-
-// removeAll removes a scenario's directory, its record last, so that what could
-// not be removed is still known.
-func removeAll(dir string) error {
-	entries, err := os.ReadDir(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	for _, e := range entries {
-		if e.Name() == recordName {
-			continue
-		}
-		if err := os.RemoveAll(filepath.Join(dir, e.Name())); err != nil {
-			return err
-		}
-	}
-	if err := os.RemoveAll(dir); err != nil {
-		return err
-	}
-	return syncDir(filepath.Dir(dir))
 }

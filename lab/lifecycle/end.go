@@ -1,0 +1,80 @@
+package lifecycle
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+)
+
+// endLimit bounds the end of a run's domains. Only one that is still starting,
+// because whoever asked for it was killed, is not ended at once.
+const endLimit = 30 * time.Second
+
+// end destroys machines of a plan until the hypervisor lists none of them. Only
+// what carries the run's id is touched: another lab's may have the same name.
+func (l *Lab) end(ctx context.Context, p Plan, machines ...Machine) error {
+	ctx, cancel := context.WithTimeout(ctx, endLimit)
+	defer cancel()
+	again := time.NewTicker(l.cfg.Poll)
+	defer again.Stop()
+	for {
+		left, err := l.endOnce(ctx, p, machines)
+		if err == nil && !left {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			if err == nil {
+				err = errors.New("they do not end")
+			}
+			return fmt.Errorf("end machines of %s: %w", p.Name, err)
+		case <-again.C:
+		}
+	}
+}
+
+// endOnce destroys what is listed, and tells whether anything was.
+func (l *Lab) endOnce(ctx context.Context, p Plan, machines []Machine) (bool, error) {
+	ours, err := l.cfg.Hypervisor.List(ctx, p.Run)
+	if err != nil {
+		return false, err
+	}
+	found := false
+	var problems []error
+	for _, m := range machines {
+		if slices.Contains(ours, m.Spec.Name) {
+			found = true
+			problems = append(problems, l.cfg.Hypervisor.Destroy(ctx, m.Spec.Name))
+		}
+	}
+	return found, errors.Join(problems...)
+}
+
+// removeAll removes a scenario's directory, its record last, so that what could
+// not be removed is still known.
+func removeAll(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if e.Name() == recordName {
+			continue
+		}
+		if err := os.RemoveAll(filepath.Join(dir, e.Name())); err != nil {
+			return err
+		}
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		return err
+	}
+	return syncDir(filepath.Dir(dir))
+}
