@@ -41,10 +41,8 @@ func traces(name string) []string {
 	return found
 }
 
-// network is what scenarios must not change on this machine: its links and
-// addresses, and its named namespaces, of which each scenario has some while it
-// stands.
-type network struct{ links, addresses, namespaces []string }
+// network is what scenarios must not change on this machine.
+type network struct{ links, addresses []string }
 
 func thisMachinesNetwork() (n network) {
 	GinkgoHelper()
@@ -58,14 +56,21 @@ func thisMachinesNetwork() (n network) {
 			n.addresses = append(n.addresses, a.String())
 		}
 	}
-	namespaces, err := filepath.Glob("/run/netns/*")
-	Expect(err).NotTo(HaveOccurred())
-	n.namespaces = namespaces
 	slices.Sort(n.links)
 	return n
 }
 
+// namespaces lists the named network namespaces of one raise.
+func namespaces(run string) []string {
+	GinkgoHelper()
+	Expect(run).NotTo(BeEmpty())
+	all, err := filepath.Glob("/run/netns/ml-" + run + "*")
+	Expect(err).NotTo(HaveOccurred())
+	return all
+}
+
 type labStatus struct {
+	Run      string `json:"run"`
 	Phase    string `json:"phase"`
 	Machines []struct {
 		Name        string `json:"name"`
@@ -114,20 +119,21 @@ var _ = Describe("The lab", Label("lab"), func() {
 			Expect(seen[i].Machines[0].Accelerator).NotTo(BeEmpty())
 		}
 		Expect(seen[0].Machines[0].Addresses).To(Equal(seen[1].Machines[0].Addresses))
-		during := thisMachinesNetwork()
-		Expect(during.links).To(Equal(before.links))
-		Expect(during.addresses).To(Equal(before.addresses))
+		Expect(thisMachinesNetwork()).To(Equal(before))
+		Expect(namespaces(seen[0].Run)).NotTo(BeEmpty())
 
 		By("destroying one: the other goes on, and nothing of the first is left")
 		forget(left)
 		Expect(left.Destroy(ctx).Err()).To(Succeed())
 		Expect(traces(left.Name)).To(BeEmpty())
+		Expect(namespaces(seen[0].Run)).To(BeEmpty())
 		Expect(left.Destroy(ctx).Err()).To(Succeed(), "destroying what is gone")
 		Expect(right.Machine("one").Sh(ctx, "getent hosts packages.world.test").Err()).To(Succeed())
 
 		forget(right)
 		Expect(right.Destroy(ctx).Err()).To(Succeed())
 		Expect(traces(right.Name)).To(BeEmpty())
+		Expect(namespaces(seen[1].Run)).To(BeEmpty())
 		Expect(thisMachinesNetwork()).To(Equal(before))
 	}, SpecTimeout(8*time.Minute))
 
@@ -142,11 +148,14 @@ var _ = Describe("The lab", Label("lab"), func() {
 			WithTimeout(2 * time.Minute).WithPolling(100 * time.Millisecond).ShouldNot(BeEmpty())
 		Expect(cmd.Process.Kill()).To(Succeed())
 		_ = cmd.Wait() // it was killed
+		var status labStatus
+		Expect(lab().Mesh(name).Status(ctx, &status)).To(Succeed())
 
 		By("the next command of any kind says so")
 		Expect(lab().Run(ctx, "", "list").Stderr).To(ContainSubstring(name))
 		Expect(lab().Run(ctx, "", "destroy", name).Err()).To(Succeed())
 		Expect(traces(name)).To(BeEmpty())
+		Expect(namespaces(status.Run)).To(BeEmpty())
 		Expect(thisMachinesNetwork()).To(Equal(before))
 	}, SpecTimeout(5*time.Minute))
 

@@ -107,5 +107,8 @@ func (l Lab) Raise(ctx context.Context, scenario, as string, args ...string) (*M
 	if l.Packages != "" {
 		full = append(full, "--packages", l.Packages)
 	}
-	return &Mesh{lab: l, Name: as}, l.Run(ctx, "", full...)
+	return l.Mesh(as), l.Run(ctx, "", full...)
 }
+
+// Mesh names a raised scenario; nothing is checked before it is used.
+func (l Lab) Mesh(name string) *Mesh { return &Mesh{lab: l, Name: name} }
