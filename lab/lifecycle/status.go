@@ -1,6 +1,7 @@
 package lifecycle
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -96,7 +97,7 @@ func (l *Lab) Status(ctx context.Context, name string) (Status, error) {
 func (l *Lab) machineStatus(ctx context.Context, r Record, m Machine) MachineStatus {
 	was := r.Machines[m.Name]
 	s := MachineStatus{
-		Name: m.Name, Image: m.Image, Accelerator: was.Accelerator, Start: was.Start,
+		Name: m.Name, Image: m.Image, Accelerator: cmp.Or(was.Accelerator, r.Accelerator), Start: was.Start,
 		ReadySeconds: was.ReadySeconds, Addresses: Addresses(r.Plan, m.Name),
 		ConsoleLog: m.Spec.ConsoleLog, ConsoleSocket: m.Spec.ConsoleSock, Domain: m.Spec.Name,
 	}
