@@ -95,15 +95,19 @@ func (h *Hand) open(ctx context.Context) (*store.Store, error) {
 // apply runs one pass and keeps those who look informed.
 func (h *Hand) apply(ctx context.Context, record *store.Store, desired apply.Desired) (declaration.Outcome, error) {
 	state := PassState{Started: h.Now().UTC()}
+	var said declaration.Outcome // by this process, in its journal
 	if last, err := load[PassState](h.Runtime, passName); err == nil && last != nil {
 		state.Outcome = last.Outcome
+		if last.Process == h.Process {
+			said = last.Outcome
+		}
 	}
 	h.note(state)
 
 	var mu sync.Mutex
 	var now *apply.Activity // guarded by mu
 	applier := apply.New(apply.Config{
-		Machine: h.Machine, Store: record, Now: h.Now, Log: h.Log,
+		Machine: h.Machine, Store: record, Now: h.Now, Log: h.Log, Said: said,
 		Watch: func(a apply.Activity) {
 			mu.Lock()
 			defer mu.Unlock()

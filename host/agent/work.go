@@ -21,6 +21,7 @@ func (a *Agent) work(ctx context.Context, first chan struct{}) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	var accept *store.Accepted // handed over by the link and not durable yet
+	said := ""                 // why the pass before failed
 	for {
 		select {
 		case <-ctx.Done():
@@ -33,9 +34,14 @@ func (a *Agent) work(ctx context.Context, first chan struct{}) error {
 		if ctx.Err() != nil {
 			return nil
 		}
+		why := ""
 		if err != nil {
-			a.cfg.Log.Error("the pass over this machine failed", "err", err)
+			why = err.Error()
 		}
+		if why != "" && why != said {
+			a.cfg.Log.Error("the pass over this machine failed", "err", why)
+		}
+		said = why
 		if err == nil || errors.Is(err, store.ErrOlder) {
 			accept = nil
 		}

@@ -50,6 +50,10 @@ type Config struct {
 	Now     func() time.Time // wall clock, for the times in records
 	Log     *slog.Logger     // nil means discard
 	Watch   func(Activity)   // nil means nobody watches; called from the goroutine that runs Reconcile, at its end with the zero Activity
+
+	// Said is what the pass before came to, if Log was told: what still fails, or
+	// is still kept, for the same reason is not logged again.
+	Said declaration.Outcome
 }
 
 // Applier applies declarations to one machine. One call runs at a time.
@@ -59,6 +63,7 @@ type Applier struct {
 	now     func() time.Time
 	log     *slog.Logger
 	watch   func(Activity)
+	said    []declaration.Result
 }
 
 // New makes an Applier; it touches nothing.
@@ -69,7 +74,7 @@ func New(cfg Config) *Applier {
 	if cfg.Watch == nil {
 		cfg.Watch = func(Activity) {}
 	}
-	return &Applier{machine: cfg.Machine, store: cfg.Store, now: cfg.Now, log: cfg.Log, watch: cfg.Watch}
+	return &Applier{machine: cfg.Machine, store: cfg.Store, now: cfg.Now, log: cfg.Log, watch: cfg.Watch, said: cfg.Said.Results}
 }
 
 // Plan says what Reconcile would do now, and touches nothing.

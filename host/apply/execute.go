@@ -213,7 +213,9 @@ func (p *pass) actOn(ctx context.Context, group []Step) []error {
 	note := func(s Step) func(string) {
 		return func(what string) {
 			p.watch(Activity{ID: s.ID, Kind: s.Kind, Where: s.Where, What: what})
-			p.log.Info(what, "resource", s.ID, "where", s.Where)
+			if !p.fails(s) {
+				p.log.Info(what, "resource", s.ID, "where", s.Where)
+			}
 		}
 	}
 	p.watch(Activity{ID: group[0].ID, Kind: group[0].Kind, Where: group[0].Where, What: doing[group[0].Verb]})

@@ -144,13 +144,21 @@ func (p *pass) report(s Step, status declaration.Status, reason string) {
 	if !removes(s) {
 		p.became[s.ID] = status
 	}
-	switch status {
-	case declaration.StatusFailed:
+	lasting := status == declaration.StatusFailed || status == declaration.StatusKept
+	switch {
+	case status == declaration.StatusInSync, status == declaration.StatusWaiting, lasting && slices.Contains(p.said, result):
+	case status == declaration.StatusFailed:
 		p.log.Warn("failed", "resource", s.ID, "where", s.Where, "err", reason)
-	case declaration.StatusInSync, declaration.StatusWaiting:
 	default:
 		p.log.Info(string(status), "resource", s.ID, "where", s.Where, "why", reason)
 	}
+}
+
+// fails says whether s failed in the pass before: that it is tried again is no news.
+func (p *pass) fails(s Step) bool {
+	return slices.ContainsFunc(p.said, func(r declaration.Result) bool {
+		return r.Status == declaration.StatusFailed && r.Kind == s.Kind && r.Where == s.Where
+	})
 }
 
 // line makes one line of a text.
