@@ -2,8 +2,10 @@ package main
 
 import (
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"strings"
 	"time"
 
@@ -12,6 +14,8 @@ import (
 	"mesh/cmd/internal/cli"
 	"mesh/host/agent"
 	"mesh/host/identity"
+	"mesh/host/store"
+	"mesh/host/system"
 )
 
 // maxInput bounds what is read as a token: a line, with room for a mistake.
@@ -56,9 +60,11 @@ func (h *host) enrol(c *cobra.Command, text string, again bool) error {
 	if err := h.prepare(); err != nil {
 		return err
 	}
+	s := h.system()
 	e := agent.Enrolment{
-		Identity: h.identity(h.system()), Facts: facts, Random: rand.Reader, Now: time.Now, Again: again,
-		Note: func(line string) { fmt.Fprintln(h.Err, line) },
+		Identity: h.identity(s), Facts: facts, Random: rand.Reader, Now: time.Now, Again: again,
+		EnsureRecord: func() error { return h.ensureRecord(s) },
+		Note:         func(line string) { fmt.Fprintln(h.Err, line) },
 	}
 	m, err := e.Run(c.Context(), text)
 	if err != nil {
@@ -68,8 +74,21 @@ func (h *host) enrol(c *cobra.Command, text string, again bool) error {
 	if len(m.Addresses) > 0 {
 		fmt.Fprintf(h.Out, "addresses %s\n", strings.Join(m.Addresses, ", "))
 	}
-	if s, err := h.inspection().Status(); err == nil && !s.Running {
+	if now, err := h.inspection().Status(); err == nil && !now.Running {
 		fmt.Fprintln(h.Err, "mesh-host is not running on this machine; start it with `systemctl start mesh-host` or `mesh-host run`")
 	}
 	return nil
+}
+
+// ensureRecord makes the host's record if there is none. A pass that has it open
+// has made it.
+func (h *host) ensureRecord(s *system.System) error {
+	record, _, err := store.Open(h.record(s, slog.New(slog.DiscardHandler)))
+	if errors.Is(err, store.ErrLocked) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return record.Close()
 }

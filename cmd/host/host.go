@@ -66,13 +66,18 @@ func (h *host) hand(s *system.System, log *slog.Logger) (*agent.Hand, error) {
 		return nil, err
 	}
 	return &agent.Hand{
-		Store:   store.Config{Directory: s.StateDirectory(h.state), Now: time.Now, Log: log},
+		Store:   h.record(s, log),
 		Machine: s,
 		Runtime: h.runtimeFolder(s),
 		Process: self,
 		Now:     time.Now,
 		Log:     log,
 	}, nil
+}
+
+// record is what this machine keeps of what it does.
+func (h *host) record(s *system.System, log *slog.Logger) store.Config {
+	return store.Config{Directory: s.StateDirectory(h.state), Now: time.Now, Log: log, Expected: agent.RecordExpected(h.identity(s))}
 }
 
 func (h *host) inspection() agent.Inspection {

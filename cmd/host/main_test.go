@@ -20,6 +20,7 @@ import (
 	"mesh/cmd/internal/cli"
 	"mesh/host/agent"
 	"mesh/host/apply"
+	"mesh/host/link"
 	"mesh/host/store"
 )
 
@@ -126,7 +127,7 @@ func samples() map[string]agent.Status {
 		agent.StatusItem{ID: "demo/service", Kind: "service", Where: "nginx.service", Status: "failed", Reason: "the unit did not start: exit code 1"},
 		agent.StatusItem{ID: "demo/new", Kind: "file", Where: "/etc/new.conf"},
 	)
-	troubled.Refused = &agent.Refused{Epoch: 1, Generation: 3, Digest: "ef", Reason: "its generation 3 is lower than 4, which is held", Time: noon.Add(-time.Minute)}
+	troubled.Refused = &link.Refused{Epoch: 1, Generation: 3, Digest: "ef", Reason: "its generation 3 is lower than 4, which is held", Time: noon.Add(-time.Minute)}
 	troubled.Owed = []agent.StatusOwed{{Unit: "nginx.service", Because: key, ID: "demo/config", Epoch: 1, Generation: 4, Since: noon.Add(-10 * time.Minute)}}
 	troubled.Left = []agent.StatusLeft{{ID: "demo/old", Kind: "file", Where: "/etc/old.conf", Why: "it was changed by hand", Since: noon.Add(-time.Hour)}}
 	troubled.Losses = []agent.StatusLoss{{What: "journal: its 100 bytes hold not one record; everything recorded is lost", Grave: true, Since: noon.Add(-50 * time.Hour)}}

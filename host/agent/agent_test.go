@@ -340,7 +340,11 @@ func TestCaseH10AgentRefuses(t *testing.T) {
 				r.plane.took()
 				tc.give(r)
 				synctest.Wait()
-				fetches := len(r.plane.took())
+				asked := r.plane.took() // it may fetch once, and tells the plane
+				if reports := r.plane.reported(); asked[len(asked)-1] != "report by one on 2/5" || len(asked) > 2 ||
+					!strings.Contains(reports[len(reports)-1].Refused.Reason, tc.want) {
+					t.Errorf("the plane was asked %q and told %+v", asked, reports[len(reports)-1].Refused)
+				}
 				r.pass(55 * time.Second) // keepalives repeat the offer
 				if len(r.hand.did()) != 0 || r.hand.held.Generation != 5 {
 					t.Errorf("something was accepted: %+v", r.hand.held)
@@ -349,17 +353,47 @@ func TestCaseH10AgentRefuses(t *testing.T) {
 				if s.Refused == nil || !strings.Contains(s.Refused.Reason, tc.want) || !s.Up {
 					t.Errorf("link: %+v\nrefused: %+v\nwant: …%s…", s, s.Refused, tc.want)
 				}
-				if again := r.plane.took(); fetches > 1 || len(again) != 0 {
-					t.Errorf("%d fetches, then %q", fetches, again)
+				if again := r.plane.took(); len(again) != 0 {
+					t.Errorf("it went on with %q", again)
 				}
 				r.plane.declare(generation(3, 1)) // a restored plane
 				synctest.Wait()
-				if r.hand.held.Epoch != 3 || r.link().Refused != nil {
-					t.Errorf("held %+v, refused %+v", r.hand.held, r.link().Refused)
+				reports := r.plane.reported()
+				if r.hand.held.Epoch != 3 || r.link().Refused != nil || reports[len(reports)-1].Refused != nil {
+					t.Errorf("held %+v, refused %+v, told %+v", r.hand.held, r.link().Refused, reports[len(reports)-1].Refused)
 				}
 			})
 		})
 	}
+}
+
+// A refusal is told even where nothing was ever held, and is over when the plane
+// offers again what is held.
+func TestRefusalBeginsAndEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		defer r.end()
+		signed, digest, _ := declaration.Sign(generation(1, 1), newPlane(t, 9).sign)
+		r.plane.give(link.Offer{Epoch: 1, Generation: 1, Digest: digest}, signed)
+		r.start()
+		synctest.Wait()
+		if reports := r.plane.reported(); len(reports) != 1 || reports[0].Refused == nil || reports[0].Outcome.Digest != "" {
+			t.Errorf("told %+v", reports)
+		}
+		r.plane.declare(generation(1, 2))
+		synctest.Wait()
+		r.plane.declare(generation(1, 1))
+		synctest.Wait()
+		if s := r.link(); s.Refused == nil || s.Refused.Generation != 1 {
+			t.Errorf("refused %+v", s.Refused)
+		}
+		r.plane.declare(generation(1, 2))
+		synctest.Wait()
+		reports := r.plane.reported()
+		if r.link().Refused != nil || reports[len(reports)-1].Refused != nil || r.hand.held.Generation != 2 {
+			t.Errorf("refused %+v, told %+v", r.link().Refused, reports[len(reports)-1].Refused)
+		}
+	})
 }
 
 // A digest the plane offers and does not give is asked for with the next offer,

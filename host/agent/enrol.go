@@ -26,6 +26,11 @@ type Enrolment struct {
 	Dial     Dial         // nil means the network of this machine
 	Note     func(string) // one line on what is going on; nil means nobody listens
 
+	// EnsureRecord makes this machine's record durably where there is none, before
+	// the machine is a member: from then on one that is missing was lost. nil means
+	// that there is one.
+	EnsureRecord func() error
+
 	// Again lets a machine that is a member of a mesh enrol anew, with a new
 	// key. It stays what it was until the plane has admitted it.
 	Again bool
@@ -215,18 +220,32 @@ func (e Enrolment) record(token identity.Token, key identity.NodeKey, r *link.En
 	if off := e.Now().Sub(r.Time).Round(time.Second); off.Abs() >= time.Minute && !r.Time.IsZero() {
 		e.note(fmt.Sprintf("this machine's clock is %s %s the plane's", off.Abs(), map[bool]string{true: "ahead of", false: "behind"}[off > 0]))
 	}
+	if err := e.ensureRecord(); err != nil {
+		return Membership{}, unrecorded(err)
+	}
 	f := identityFile{Member: &member{
 		Key: key.SecretText(), Mesh: r.Mesh, Node: r.Node, Addresses: r.Addresses,
 		Plane: token.Addresses, Pins: token.Pins, DeclarationKey: granted, Since: e.Now().UTC(),
 	}}
 	if err := writeIdentity(e.Identity, f); err != nil {
-		return Membership{}, fmt.Errorf("enrol: the plane admitted this machine, but: %v; run the same command with the same token again", err)
+		return Membership{}, unrecorded(err)
 	}
 	m, err := f.membership()
 	if err != nil {
 		return Membership{}, fmt.Errorf("enrol: %v", err)
 	}
 	return *m, nil
+}
+
+func (e Enrolment) ensureRecord() error {
+	if e.EnsureRecord == nil {
+		return nil
+	}
+	return e.EnsureRecord()
+}
+
+func unrecorded(err error) error {
+	return fmt.Errorf("enrol: the plane admitted this machine, but: %v; run the same command with the same token again", err)
 }
 
 // checkGrant refuses a grant that could not be used.

@@ -3,6 +3,7 @@ package agent_test
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"log/slog"
@@ -233,5 +234,94 @@ func TestPassGoesOnUnseen(t *testing.T) {
 	outcome, err := bundle.Reconcile(t.Context(), bundle.Config{Hand: hand, Now: time.Now}, bundled(t))
 	if err != nil || !agent.Converged(outcome) || !strings.Contains(log.String(), "status cannot be published") {
 		t.Errorf("%s, %v\n%s", statuses(outcome), err, log)
+	}
+}
+
+// A member of a mesh whose record is gone says so, in its journal and its status,
+// goes on, and removes nothing it cannot know of (system.md, "Losing the store").
+func TestRecordLost(t *testing.T) {
+	m := newMachine()
+	hand, runtime, log := machineHand(m)
+	p, identity := newPlane(t, 1), newMemory()
+	hand.Store.Expected, hand.Store.Log = agent.RecordExpected(identity), hand.Log
+	made := 0
+	e := agent.Enrolment{Identity: identity, Facts: facts, Random: rand.Reader, Now: time.Now, EnsureRecord: func() error {
+		made++
+		record, _, err := store.Open(hand.Store)
+		if err != nil {
+			return err
+		}
+		return record.Close()
+	}}
+	if _, err := e.Run(t.Context(), p.token("one", loopback(t, p)).Encode()); err != nil || made != 1 {
+		t.Fatalf("%v, record made %d times", err, made)
+	}
+	looks := agent.Inspection{Identity: identity, Runtime: runtime, Store: hand.Store.Directory, Alive: func(agent.Process) bool { return false }}
+	first := signed(t, p, 1, planeResources())
+	if _, _, err := hand.Pass(t.Context(), &first); err != nil {
+		t.Fatal(err)
+	}
+	if s, err := looks.Status(); err != nil || len(s.Losses) != 0 || log.Len() > 0 && strings.Contains(log.String(), "damaged") {
+		t.Fatalf("before anything is lost: %+v, %v\n%s", s.Losses, err, log)
+	}
+	state, err := m.Disk.OpenDir(statePath)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer state.Close()
+	if err := errors.Join(state.Unlink("journal"), state.Unlink("snapshot")); err != nil {
+		t.Fatal(err)
+	}
+	const want = "store: there is none, and this machine is node one of mesh home: "
+	lost := func(when string) {
+		t.Helper()
+		s, err := looks.Status()
+		if err != nil || len(s.Losses) != 1 || !s.Losses[0].Grave || !strings.HasPrefix(s.Losses[0].What, want) {
+			t.Errorf("%s: %+v, %v", when, s.Losses, err)
+		}
+	}
+	lost("while nothing runs")
+	second := signed(t, p, 2, planeResources()[:1])
+	for range 2 {
+		_, outcome, err := hand.Pass(t.Context(), &second)
+		if err != nil || statuses(outcome) != "plane/directory in_sync" {
+			t.Errorf("%s, %v", statuses(outcome), err)
+		}
+		lost("after a pass")
+	}
+	if got := strings.Count(log.String(), want); got != 1 {
+		t.Errorf("said %d times:\n%s", got, log)
+	}
+	if !strings.Contains(m.String(), "/etc/mesh-plane/plane.yaml") || m.Restarts("mesh-plane.service") != 0 {
+		t.Errorf("something was touched:\n%s", m)
+	}
+}
+
+// What keeps failing is logged when it begins and when its reason changes, not
+// with every try; a new process says it once more.
+func TestFailureIsLoggedOnce(t *testing.T) {
+	m := systemtest.New()
+	hand, _, log := machineHand(m)
+	text, err := declaration.Bundle{Format: 1, Resources: planeResources()[2:3]}.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	pass := func() (lines int) {
+		t.Helper()
+		log.Reset()
+		if outcome, err := bundle.Reconcile(t.Context(), bundle.Config{Hand: hand, Now: time.Now}, text); err != nil || agent.Converged(outcome) {
+			t.Fatalf("%s, %v", statuses(outcome), err)
+		}
+		return strings.Count(log.String(), "\n")
+	}
+	if pass() == 0 || !strings.Contains(log.String(), "level=WARN msg=failed resource=plane/package") {
+		t.Errorf("at first: %q", log)
+	}
+	if pass() != 0 {
+		t.Errorf("the second time: %q", log)
+	}
+	hand.Process.Start++
+	if pass() == 0 {
+		t.Error("a new process does not say it")
 	}
 }

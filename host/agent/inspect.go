@@ -8,6 +8,7 @@ import (
 
 	"mesh/host/apply"
 	"mesh/host/declaration"
+	"mesh/host/link"
 	"mesh/host/store"
 )
 
@@ -32,7 +33,7 @@ type Status struct {
 	Member      *StatusMember `json:"member,omitempty"`
 	Attempt     *time.Time    `json:"enrolment_begun,omitempty"` // an enrolment whose answer is not known
 	Held        *StatusHeld   `json:"declaration,omitempty"`
-	Refused     *Refused      `json:"refused,omitempty"`
+	Refused     *link.Refused `json:"refused,omitempty"`
 	Pass        *StatusPass   `json:"pass,omitempty"` // absent: none since this machine started
 	Converged   bool          `json:"converged"`      // what is held is applied and nothing is owed
 	Resources   []StatusItem  `json:"resources"`
@@ -134,7 +135,7 @@ func (i Inspection) Status() (Status, error) {
 		State: StateHosted, HostVersion: i.Version,
 		Resources: []StatusItem{}, Owed: []StatusOwed{}, Left: []StatusLeft{}, Losses: []StatusLoss{}, Problems: []string{},
 	}
-	view, _, err := store.Read(i.Store)
+	view, _, err := store.Read(i.Store, RecordExpected(i.Identity))
 	if err != nil {
 		return Status{}, fmt.Errorf("read this machine's record: %w", err)
 	}
@@ -274,7 +275,7 @@ func (s Status) About(where string) Status {
 // MayRemove says why the host must not be removed yet: what it owns would stay
 // and nobody would know of it. Empty when nothing speaks against it.
 func (i Inspection) MayRemove() (reasons []string, err error) {
-	view, _, err := store.Read(i.Store)
+	view, _, err := store.Read(i.Store, nil)
 	if err != nil {
 		return nil, fmt.Errorf("read this machine's record: %w", err)
 	}

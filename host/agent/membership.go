@@ -149,6 +149,20 @@ func (f identityFile) membership() (*Membership, error) {
 	}, nil
 }
 
+// RecordExpected is for store.Config: a machine that was enrolled has a record.
+func RecordExpected(folder Folder) func() string {
+	return func() string {
+		f, err := readIdentity(folder)
+		switch {
+		case err != nil:
+			return "this machine was enrolled before"
+		case f.Member != nil:
+			return fmt.Sprintf("this machine is node %s of mesh %s", f.Member.Node, f.Member.Mesh)
+		}
+		return ""
+	}
+}
+
 // ReadMembership says which mesh this machine is a member of; nil for none.
 func ReadMembership(folder Folder) (*Membership, error) {
 	f, err := readIdentity(folder)

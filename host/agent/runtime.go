@@ -14,6 +14,7 @@ import (
 
 	"mesh/host/apply"
 	"mesh/host/declaration"
+	"mesh/host/link"
 )
 
 // Files in the runtime folder, for those who look. Nothing is decided by them;
@@ -54,21 +55,12 @@ func FindProcess(fsys fs.FS, pid int) (Process, error) {
 
 // LinkState is what became of the link.
 type LinkState struct {
-	Process Process   `json:"process"`
-	Up      bool      `json:"up"`
-	Since   time.Time `json:"since"`
-	Address string    `json:"address,omitempty"` // of the plane, while up
-	Error   string    `json:"error,omitempty"`   // why not, while down
-	Refused *Refused  `json:"refused,omitempty"` // the newest declaration that was refused
-}
-
-// Refused is a declaration that is not followed.
-type Refused struct {
-	Epoch      uint64    `json:"epoch"`
-	Generation uint64    `json:"generation"`
-	Digest     string    `json:"digest"`
-	Reason     string    `json:"reason"`
-	Time       time.Time `json:"time"`
+	Process Process       `json:"process"`
+	Up      bool          `json:"up"`
+	Since   time.Time     `json:"since"`
+	Address string        `json:"address,omitempty"` // of the plane, while up
+	Error   string        `json:"error,omitempty"`   // why not, while down
+	Refused *link.Refused `json:"refused,omitempty"` // what the plane offers and is not followed
 }
 
 // PassState is the pass that is going on, or the last one.
@@ -149,7 +141,7 @@ func (b *board) linkDown(reason string) {
 	b.publishLocked(next)
 }
 
-func (b *board) refused(r Refused) {
+func (b *board) refused(r link.Refused) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	next := b.state
@@ -157,7 +149,8 @@ func (b *board) refused(r Refused) {
 	b.publishLocked(next)
 }
 
-func (b *board) accepted() {
+// follows says that what the plane offers is held, or taken.
+func (b *board) follows() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	next := b.state

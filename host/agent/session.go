@@ -20,9 +20,15 @@ import (
 type session struct {
 	*uplink
 	conn    *conn
-	refused string               // digest that was refused; not fetched again
-	looked  *declaration.Outcome // newest that report has dealt with
-	sent    *link.ReportRequest  // what the plane acknowledged last
+	refused *link.Refused       // what is offered and not followed; not fetched again
+	looked  looked              // newest that report has dealt with
+	sent    *link.ReportRequest // what the plane acknowledged last
+}
+
+// looked is what there is to be reported.
+type looked struct {
+	outcome *declaration.Outcome
+	refused *link.Refused
 }
 
 var errSilent = fmt.Errorf("the plane has said nothing for %s", link.LinkTimeout)
@@ -114,7 +120,11 @@ func (s *session) watch(ctx context.Context, request *link.WatchRequest, offers 
 // consider fetches what is offered if it is to be followed. Only the end of the
 // connection is an error; a declaration that is refused is noted.
 func (s *session) consider(ctx context.Context, offer link.Offer) error {
-	if offer.Digest == "" || offer.Digest == s.refused || s.current != nil && s.current.Digest == offer.Digest {
+	switch {
+	case offer.Digest == "", s.refused != nil && s.refused.Digest == offer.Digest:
+		return nil
+	case s.current != nil && s.current.Digest == offer.Digest:
+		s.follow()
 		return nil
 	}
 	if err := s.olderThanHeld(offer.Epoch, offer.Generation); err != nil {
@@ -135,8 +145,8 @@ func (s *session) consider(ctx context.Context, offer link.Offer) error {
 		return nil
 	}
 	s.agent.cfg.Log.Info("a declaration came", "generation", accepted.Generation, "digest", accepted.Digest)
-	s.current, s.refused = bare(&accepted), ""
-	s.agent.board.accepted()
+	s.current = bare(&accepted)
+	s.follow()
 	put(s.agent.accepted, accepted)
 	return nil
 }
@@ -177,26 +187,37 @@ func (s *session) olderThanHeld(epoch, generation uint64) error {
 
 // refuse notes that an offer is not followed. What is held stays in force.
 func (s *session) refuse(offer link.Offer, why error) {
-	s.refused = offer.Digest
-	s.agent.cfg.Log.Error("a declaration is refused as a whole, the one held stays in force",
-		"generation", offer.Generation, "digest", offer.Digest, "err", why)
-	s.agent.board.refused(Refused{
+	s.refused = &link.Refused{
 		Epoch: offer.Epoch, Generation: offer.Generation, Digest: offer.Digest,
 		Reason: oneLine(why.Error()), Time: s.agent.cfg.Now().UTC(),
-	})
+	}
+	s.agent.cfg.Log.Error("a declaration is refused as a whole, the one held stays in force",
+		"generation", offer.Generation, "digest", offer.Digest, "err", why)
+	s.agent.board.refused(*s.refused)
 }
 
-// report tells the plane what the newest pass came to, unless it knows.
+// follow notes that what is offered is followed.
+func (s *session) follow() {
+	s.refused = nil
+	s.agent.board.follows()
+}
+
+// report tells the plane what the newest pass came to, and what is refused,
+// unless it knows.
 func (s *session) report(ctx context.Context) error {
-	if s.outcome == s.looked {
+	now := looked{s.outcome, s.refused}
+	if now == s.looked {
 		return nil
 	}
-	s.looked = s.outcome
+	s.looked = now
 	_, has, err := s.agent.cfg.Facts()
 	if err != nil {
 		return err
 	}
-	request := &link.ReportRequest{Outcome: *s.outcome, Inventory: has}
+	request := &link.ReportRequest{Inventory: has, Refused: s.refused}
+	if s.outcome != nil {
+		request.Outcome = *s.outcome
+	}
 	if reflect.DeepEqual(request, s.sent) {
 		return nil
 	}

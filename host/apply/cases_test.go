@@ -38,7 +38,7 @@ func summary(out declaration.Outcome) string {
 
 func view(t *testing.T, m *systemtest.Machine) store.View {
 	t.Helper()
-	v, _, err := store.Read(system.NewStateDirectory(m.Files, applytest.StatePath))
+	v, _, err := store.Read(system.NewStateDirectory(m.Files, applytest.StatePath), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,7 +16,7 @@ import (
 
 // Protocol is the version this build speaks. History:
 //
-//	1  2026-11-30  enrol, watch, fetch, report
+//	1  2026-11-30  enrol, watch, fetch, report; what is refused, in a report
 const Protocol = 1
 
 // OldestProtocol is the oldest version either end still accepts.
@@ -93,10 +93,22 @@ type FetchResponse struct {
 	Signed []byte `json:"signed"`
 }
 
-// ReportRequest carries what became of the declaration held.
+// ReportRequest carries what became of the declaration held. The outcome is zero
+// while none is held that this plane made.
 type ReportRequest struct {
 	Outcome   declaration.Outcome `json:"outcome"`
 	Inventory inventory.Inventory `json:"inventory"`
+	Refused   *Refused            `json:"refused,omitempty"` // what is offered and not followed
+}
+
+// Refused is a declaration that the host does not follow. The one it holds stays
+// in force.
+type Refused struct {
+	Epoch      uint64    `json:"epoch"`
+	Generation uint64    `json:"generation"`
+	Digest     string    `json:"digest"`
+	Reason     string    `json:"reason"` // one line
+	Time       time.Time `json:"time"`   // by the host's clock
 }
 
 // ReportResponse acknowledges a report.

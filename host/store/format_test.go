@@ -51,7 +51,7 @@ func TestCaseH11FormatOne(t *testing.T) {
 		}
 		put(m, name, string(data))
 	}
-	got, report, err := store.Read(directory(m))
+	got, report, err := store.Read(directory(m), nil)
 	must(t, err)
 	if len(report.Notes) != 0 {
 		t.Errorf("%v", report.Notes)
@@ -104,7 +104,7 @@ func TestStoreThatNeedsANewerReader(t *testing.T) {
 	if !errors.Is(err, store.ErrNewer) || !strings.Contains(err.Error(), "install the newer mesh-host again") {
 		t.Errorf("%v", err)
 	}
-	if _, _, err := store.Read(directory(m)); !errors.Is(err, store.ErrNewer) {
+	if _, _, err := store.Read(directory(m), nil); !errors.Is(err, store.ErrNewer) {
 		t.Errorf("%v", err)
 	}
 	if m.String() != before {

@@ -15,6 +15,7 @@ const (
 	snapshotName = "snapshot"
 	lockName     = "lock"
 	asideSuffix  = ".damaged"
+	wholeStore   = "store" // in a Loss: journal and snapshot
 )
 
 // Report says what opening the store found, for logs and people.
@@ -89,7 +90,7 @@ func (l *loaded) clean() bool {
 // load reads the store and judges its damage; it writes nothing. The journal is
 // read first: a writer replaces the snapshot before it empties the journal, so
 // a reader without a lock never misses a record.
-func load(dir Directory, now time.Time) (*loaded, error) {
+func load(dir Directory, now time.Time, expected func() string) (*loaded, error) {
 	l := &loaded{state: newState()}
 	var err error
 	if l.journal, err = read(dir, journalName); err != nil {
@@ -100,6 +101,9 @@ func load(dir Directory, now time.Time) (*loaded, error) {
 	}
 	l.fresh = l.journal.missing && l.snapshot.missing
 	if l.fresh {
+		if expected != nil {
+			l.expect(expected(), now)
+		}
 		return l, nil
 	}
 	var through uint64
@@ -169,6 +173,17 @@ func (l *loaded) judgeJournal(now time.Time) {
 	case f.torn > 0:
 		l.notes = append(l.notes, fmt.Sprintf("journal: its last %d bytes are a record that was never finished; they are cut off", f.torn))
 	}
+}
+
+// expect takes a store that is not there for lost, where why says that there has
+// to be one.
+func (l *loaded) expect(why string, now time.Time) {
+	if why == "" {
+		return
+	}
+	what := "there is none, and " + why + ": what was owned and owed, and which declaration was the newest, is lost"
+	l.losses = append(l.losses, Loss{File: wholeStore, What: what, Grave: true, Time: now})
+	l.notes = append(l.notes, wholeStore+": "+what)
 }
 
 func (l *loaded) lose(f *file, loss Loss) {

@@ -143,7 +143,7 @@ type Settled struct {
 // Loss says that a part of the store could not be read. It stays listed until
 // the store is told that somebody knows.
 type Loss struct {
-	File   string    `json:"file"`            // "journal" or "snapshot"
+	File   string    `json:"file"`            // "journal", "snapshot", or "store" for both
 	What   string    `json:"what"`            // one sentence
 	Aside  string    `json:"aside,omitempty"` // the damaged file was kept under this name
 	Grave  bool      `json:"grave"`           // everything recorded before is doubtful

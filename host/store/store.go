@@ -57,6 +57,11 @@ type Config struct {
 	Now       func() time.Time // wall clock, for the times in records
 	Log       *slog.Logger     // nil means discard
 	MaxBytes  int64            // cap on journal, snapshot and what replacing them needs; 0 means 512 MiB
+
+	// Expected is asked when there is no store at all: why there has to be one, as
+	// a clause; its absence is then recorded as a Loss. Nothing, which is also the
+	// answer of nil, means that this is the first.
+	Expected func() string
 }
 
 // View is the store's content at one moment. It is a copy; the reader may keep it.
@@ -107,7 +112,7 @@ func Open(cfg Config) (*Store, Report, error) {
 		return nil, Report{}, fmt.Errorf("open the store: %w", err)
 	}
 	s := &Store{dir: cfg.Directory, now: cfg.Now, log: cfg.Log, limit: cfg.MaxBytes / shares, lock: lock}
-	report, err := s.open()
+	report, err := s.open(cfg.Expected)
 	if err != nil {
 		_ = lock.Close()
 		return nil, Report{}, fmt.Errorf("open the store: %w", err)
@@ -118,9 +123,8 @@ func Open(cfg Config) (*Store, Report, error) {
 	return s, report, nil
 }
 
-func (s *Store) open() (Report, error) {
-	now := s.now()
-	l, err := load(s.dir, now)
+func (s *Store) open(expected func() string) (Report, error) {
+	l, err := load(s.dir, s.now(), expected)
 	if err != nil {
 		return Report{}, err
 	}
@@ -136,17 +140,12 @@ func (s *Store) open() (Report, error) {
 		}
 		return report, nil
 	}
-	if l.fresh {
-		// The journal first: from now on one that is missing was lost.
-		if err := s.dir.Replace(journalName, s.header(journalName, 0)); err != nil {
-			return Report{}, err
-		}
-	}
 	for _, f := range []*file{l.snapshot, l.journal} {
 		if err := s.aside(f, l.losses); err != nil {
 			return Report{}, err
 		}
 	}
+	journal := s.header(journalName, 0) // where there is none
 	for _, loss := range l.losses {
 		loss.Before = s.state.last + 1
 		f, err := s.frame(loss, s.state.last+1)
@@ -154,6 +153,13 @@ func (s *Store) open() (Report, error) {
 			return Report{}, err
 		}
 		if err := s.state.apply(f); err != nil {
+			return Report{}, err
+		}
+		journal = appendFrame(journal, f)
+	}
+	if l.fresh {
+		// The journal first: from now on one that is missing was lost.
+		if err := s.dir.Replace(journalName, journal); err != nil {
 			return Report{}, err
 		}
 	}
@@ -174,9 +180,9 @@ func (s *Store) aside(f *file, losses []Loss) error {
 }
 
 // Read reads the store without taking a lock and without changing anything; it
-// never waits for the process that writes.
-func Read(dir Directory) (View, Report, error) {
-	l, err := load(dir, time.Time{})
+// never waits for the process that writes. expected is as in Config.
+func Read(dir Directory, expected func() string) (View, Report, error) {
+	l, err := load(dir, time.Time{}, expected)
 	if err != nil {
 		return View{}, Report{}, err
 	}

@@ -3,6 +3,7 @@ package store_test
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
@@ -54,7 +55,7 @@ func kept(t *testing.T, m *systemtest.Machine, s *store.Store) store.View {
 	if diff := cmp.Diff(before, s.View()); diff != "" {
 		t.Errorf("opening it again changed it:\n%s", diff)
 	}
-	read, _, err := store.Read(directory(m))
+	read, _, err := store.Read(directory(m), nil)
 	must(t, err)
 	if diff := cmp.Diff(before, read); diff != "" {
 		t.Errorf("reading it gives something else:\n%s", diff)
@@ -85,7 +86,7 @@ func accepted(generation uint64) store.Accepted {
 
 func TestFreshStoreIsEmpty(t *testing.T) {
 	m := systemtest.New()
-	if v, report, err := store.Read(directory(m)); err != nil || !report.Fresh || !cmp.Equal(v, store.View{}) {
+	if v, report, err := store.Read(directory(m), nil); err != nil || !report.Fresh || !cmp.Equal(v, store.View{}) {
 		t.Errorf("before there is one: %+v %+v %v", v, report, err)
 	}
 	s, report := open(t, m)
@@ -94,6 +95,46 @@ func TestFreshStoreIsEmpty(t *testing.T) {
 	}
 	if v := kept(t, m, s); !cmp.Equal(v, store.View{}) {
 		t.Errorf("%+v", v)
+	}
+}
+
+// A store that has to be there and is not is a grave loss, which no crash while
+// the new one is made can hide.
+func TestCaseH1ExpectedStoreIsMissing(t *testing.T) {
+	expected := func() string { return "this machine is node one" }
+	what := "there is none, and this machine is node one: what was owned and owed, and which declaration was the newest, is lost"
+	check := func(when string, v store.View) {
+		t.Helper()
+		if len(v.Losses) != 1 || v.Losses[0].What != what || !v.Losses[0].Grave || v.Losses[0].File != "store" {
+			t.Errorf("%s: %+v", when, v.Losses)
+		}
+	}
+	random := rand.New(rand.NewPCG(1, 2))
+	for k := 1; ; k++ {
+		m, cut := systemtest.New(), false
+		fail := systemtest.FailAt(k, unix.EIO)
+		m.Hook(func(op systemtest.Op) error {
+			err := fail(op)
+			cut = cut || err != nil
+			return err
+		})
+		if s, _, err := store.Open(store.Config{Directory: directory(m), Now: now, Expected: expected}); err == nil {
+			must(t, s.Close())
+		}
+		m.Hook(nil)
+		for _, loss := range systemtest.Losses(m.Pending(), random) {
+			after := m.PowerCut(loss)
+			v, _, err := store.Read(directory(after), expected)
+			must(t, err)
+			check(fmt.Sprintf("call %d fails, %s, read", k, loss.Name), v)
+			s, _, err := store.Open(store.Config{Directory: directory(after), Now: now, Expected: expected})
+			must(t, err)
+			check(fmt.Sprintf("call %d fails, %s, opened", k, loss.Name), s.View())
+			check(fmt.Sprintf("call %d fails, %s, kept", k, loss.Name), kept(t, after, s))
+		}
+		if !cut {
+			return
+		}
 	}
 }
 
@@ -174,7 +215,7 @@ func TestOneWriterAnyReaders(t *testing.T) {
 	if _, _, err := store.Open(store.Config{Directory: directory(m), Now: now}); !errors.Is(err, store.ErrLocked) {
 		t.Errorf("a second writer: %v", err)
 	}
-	if v, _, err := store.Read(directory(m)); err != nil || len(v.Owned) != 1 {
+	if v, _, err := store.Read(directory(m), nil); err != nil || len(v.Owned) != 1 {
 		t.Errorf("a reader: %+v %v", v, err)
 	}
 	must(t, s.Close())
@@ -197,7 +238,7 @@ func TestReadingNeverChangesAnything(t *testing.T) {
 		}
 		return nil
 	})
-	v, report, err := store.Read(directory(m))
+	v, report, err := store.Read(directory(m), nil)
 	if err != nil || len(v.Owned) != 0 || len(report.Notes) != 1 {
 		t.Errorf("%+v %+v %v", v, report, err)
 	}
@@ -449,7 +490,7 @@ func TestViewFollowsAModel(t *testing.T) {
 				noError(rt, err)
 			},
 			"": func(rt *rapid.T) {
-				v, _, err := store.Read(directory(m))
+				v, _, err := store.Read(directory(m), nil)
 				noError(rt, err)
 				if diff := cmp.Diff(s.View(), v); diff != "" {
 					rt.Fatal(diff)

@@ -93,7 +93,7 @@ func (c *Checker) Cut(m *systemtest.Machine, i int) error {
 			return fmt.Errorf("%s holds neither old nor new:\n  is  %s  old %s  new %s", name, line, before[name], after[name])
 		}
 	}
-	view, _, err := store.Read(system.NewStateDirectory(m.Files, StatePath))
+	view, _, err := store.Read(system.NewStateDirectory(m.Files, StatePath), nil)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -258,7 +258,7 @@ func (c *Checker) RestartedMore(m *systemtest.Machine, pass, extra int) error {
 // Generation is the generation the store of m holds, without opening it for
 // writing.
 func Generation(m *systemtest.Machine) (uint64, error) {
-	view, _, err := store.Read(system.NewStateDirectory(m.Files, StatePath))
+	view, _, err := store.Read(system.NewStateDirectory(m.Files, StatePath), nil)
 	if err != nil || view.Accepted == nil {
 		return 0, err
 	}
