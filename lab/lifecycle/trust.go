@@ -12,16 +12,6 @@ import (
 	"mesh/lab/guest"
 )
 
-// trustScript leaves the world's own authorities as the only ones: those of the
-// internet stand for an outside that is not there, and taking them all in again
-// costs an emulated machine more than its boot.
-const trustScript = `
-: >/etc/ca-certificates.conf
-rm -f /etc/ssl/certs/*
-update-ca-certificates >/dev/null
-apt-get update -q
-`
-
 // trust makes a machine trust the world's issuer and know its repositories.
 func (r *raise) trust(ctx context.Context, name string) error {
 	m, err := r.plan.Machine(name)
