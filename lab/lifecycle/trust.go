@@ -1,7 +1,6 @@
 package lifecycle
 
 import (
-	"bytes"
 	"context"
 	"encoding/pem"
 	"fmt"
@@ -22,21 +21,22 @@ func (r *raise) trust(ctx context.Context, name string) error {
 	if err != nil {
 		return fmt.Errorf("ask the world for its root certificates: %w", err)
 	}
-	files := map[string][]byte{"/etc/apt/sources.list": sources(r.plan, m.Image)}
+	// One command for all of it: each costs an emulated machine a third of a second.
+	script := write("/etc/apt/sources.list", sources(r.plan, m.Image))
 	// update-ca-certificates(8) wants one certificate in each file.
 	for n, rest := 1, roots; ; n++ {
 		var block *pem.Block
 		if block, rest = pem.Decode(rest); block == nil {
 			break
 		}
-		files[fmt.Sprintf("/usr/local/share/ca-certificates/world-%d.crt", n)] = pem.EncodeToMemory(block)
+		script += write(fmt.Sprintf("/usr/local/share/ca-certificates/world-%d.crt", n), string(pem.EncodeToMemory(block)))
 	}
-	for _, path := range slices.Sorted(maps.Keys(files)) {
-		if err := r.cfg.Guest.CopyIn(ctx, m.Spec.Name, bytes.NewReader(files[path]), path, 0o644); err != nil {
-			return fmt.Errorf("write %s on machine %s: %w", path, name, err)
-		}
-	}
-	return r.script(ctx, m, trustRoots+"apt-get update -q", nil, nil)
+	return r.script(ctx, m, script+trustRoots+"apt-get update -q", nil, nil)
+}
+
+// write is a piece of shell that writes a text file.
+func write(path, text string) string {
+	return "cat >" + path + " <<'END-OF-FILE'\n" + text + "END-OF-FILE\n"
 }
 
 // trustRoots does what update-ca-certificates(8) does, for the world's roots
@@ -54,14 +54,14 @@ mv ca-certificates.crt.new ca-certificates.crt
 `
 
 // sources is apt's whole list: the world's repositories that are of use to an image.
-func sources(p Plan, image string) []byte {
+func sources(p Plan, image string) string {
 	var b strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(p.World.Repositories)) {
 		if name == "mesh" || name == image {
 			fmt.Fprintf(&b, "deb [trusted=yes] http://%s/%s/ ./\n", p.World.Underlay.Services.ArtefactsName, name)
 		}
 	}
-	return []byte(b.String())
+	return b.String()
 }
 
 // script runs a shell script on a machine; it fails when the script does. What

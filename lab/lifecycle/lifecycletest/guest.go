@@ -35,8 +35,8 @@ func (g guests) running(name string) (domain, error) {
 }
 
 // Exec knows the lab's own scripts and a few words of the shell: echo WORDS,
-// exit N, cat, take, which fails without input, fail TEXT, and hang, which ends with ctx only. Everything else is
-// not found.
+// exit N, cat, take, which fails without input, fail TEXT, and hang, which ends
+// with ctx only. Everything else is not found.
 func (g guests) Exec(ctx context.Context, name string, c guest.Command) (out guest.Result, err error) {
 	script := strings.Join(c.Args, " ")
 	if i := len(c.Args) - 1; i > 0 && c.Args[0] == "/bin/sh" {
@@ -51,10 +51,27 @@ func (g guests) Exec(ctx context.Context, name string, c guest.Command) (out gue
 		if err != nil {
 			return err
 		}
-		out = g.shell(d, script, c.Stdin)
-		return nil
+		rest, err := written(d, script)
+		out = g.shell(d, rest, c.Stdin)
+		return err
 	})
 	return out, err
+}
+
+// written does the here-documents that a script begins with, and gives its rest.
+func written(d domain, script string) (string, error) {
+	for {
+		path, rest, ok := strings.Cut(script, " <<'END-OF-FILE'\n")
+		path, is := strings.CutPrefix(path, "cat >")
+		if !ok || !is {
+			return script, nil
+		}
+		content, rest, _ := strings.Cut(rest, "END-OF-FILE\n")
+		if err := writeDisk(d, path, []byte(content)); err != nil {
+			return "", err
+		}
+		script = rest
+	}
 }
 
 func (g guests) shell(d domain, script string, stdin []byte) (out guest.Result) {
@@ -104,14 +121,19 @@ func (g guests) CopyIn(ctx context.Context, name string, content io.Reader, to s
 		if err != nil {
 			return err
 		}
-		files := readDisk(d.Spec.Disk)
-		files[to] = data
-		text, err := json.Marshal(files)
-		if err != nil {
-			return err
-		}
-		return os.WriteFile(d.Spec.Disk, text, 0o644)
+		return writeDisk(d, to, data)
 	})
+}
+
+// writeDisk puts a file on a machine's disk.
+func writeDisk(d domain, path string, data []byte) error {
+	files := readDisk(d.Spec.Disk)
+	files[path] = data
+	text, err := json.Marshal(files)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(d.Spec.Disk, text, 0o644)
 }
 
 func (g guests) CopyOut(_ context.Context, name, from string, to io.Writer) error {
