@@ -208,6 +208,15 @@ func TestFirstNode(t *testing.T) {
 			t.Errorf("no %q in\n%s", words, show)
 		}
 	}
+	_, err = planetest.Call[link.ReportRequest, link.ReportResponse](ctx, one, link.ProcedureReport, &link.ReportRequest{
+		Inventory: one.Inventory, Refused: &link.Refused{Epoch: 1, Generation: 9, Reason: "the signature is not one of this mesh"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if list, show := p.ok("node", "list"), p.ok("node", "show", "one"); !strings.Contains(list, ", refuses generation 9") || !strings.Contains(show, "the signature is not one of this mesh") {
+		t.Errorf("what is refused is not shown:\n%s\n%s", list, show)
+	}
 	if got := p.ok("module", "list"); !strings.Contains(got, "welcome  anywhere    any          web") {
 		t.Errorf("%s", got)
 	}

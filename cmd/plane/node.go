@@ -52,6 +52,9 @@ func (o *operator) showNode(n *api.NodeDetail) error {
 	add("declared", fmt.Sprintf("generation %d, digest %s", n.Declared.Generation, n.Declared.Digest))
 	add("acknowledged", acknowledged(n.Node))
 	add("last report", lastReport(n.Node))
+	if r := n.Refused; r != nil {
+		add("refused", fmt.Sprintf("generation %d of epoch %d, by the node's clock at %s: %s", r.Generation, r.Epoch, stamp(r.Time), r.Reason))
+	}
 	add("host", "mesh-host "+n.Profile.HostVersion)
 	add("system", fmt.Sprintf("%s %s, %s, Linux %s", n.Profile.OS, n.Profile.OSVersion, n.Profile.Architecture, n.Profile.Kernel))
 	add("machine", fmt.Sprintf("%s, host name %s, %d CPUs, %d MiB", n.Inventory.MachineID, n.Inventory.Hostname, n.Inventory.CPUs, n.Inventory.MemoryBytes>>20))
@@ -106,7 +109,11 @@ func lastReport(n api.Node) string {
 	if n.Acknowledged == nil {
 		return "-"
 	}
-	return n.Acknowledged.Resources.String() + " at " + stamp(n.Acknowledged.ReportedAt)
+	report := n.Acknowledged.Resources.String() + " at " + stamp(n.Acknowledged.ReportedAt)
+	if n.Refused != nil {
+		report += fmt.Sprintf(", refuses generation %d", n.Refused.Generation)
+	}
+	return report
 }
 
 func join(all []string) string { return strings.Join(all, ",") }

@@ -13,6 +13,7 @@ import (
 
 	"mesh/host/declaration"
 	"mesh/host/inventory"
+	"mesh/host/link"
 	"mesh/plane/registry"
 )
 
@@ -64,13 +65,14 @@ const (
 
 // Node is one node as a list shows it.
 type Node struct {
-	Name         string       `json:"name"`
-	State        string       `json:"state"`       // Connected or Disconnected
-	StateSince   time.Time    `json:"state_since"` // when the link was opened, or was last known to be up
-	Addresses    []string     `json:"addresses"`   // overlay
-	Modules      []string     `json:"modules"`
-	Declared     Generation   `json:"declared"`
-	Acknowledged *Acknowledge `json:"acknowledged"` // null before the first report
+	Name         string        `json:"name"`
+	State        string        `json:"state"`       // Connected or Disconnected
+	StateSince   time.Time     `json:"state_since"` // when the link was opened, or was last known to be up
+	Addresses    []string      `json:"addresses"`   // overlay
+	Modules      []string      `json:"modules"`
+	Declared     Generation    `json:"declared"`
+	Acknowledged *Acknowledge  `json:"acknowledged"` // null before the first report
+	Refused      *link.Refused `json:"refused"`      // what it is offered and does not follow; null: nothing
 }
 
 // Generation numbers a declaration.

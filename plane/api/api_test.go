@@ -21,6 +21,7 @@ import (
 
 	"mesh/host/declaration"
 	"mesh/host/identity"
+	"mesh/host/link"
 	"mesh/plane/api"
 	"mesh/plane/planetest"
 	"mesh/plane/registry"
@@ -95,7 +96,8 @@ func TestAnswersAreWhatTheyWere(t *testing.T) {
 	err := p.Store.SaveReport(ctx, registry.Report{Node: m.Key.Public(), At: p.Now().Add(time.Second), Inventory: m.Inventory,
 		Outcome: declaration.Outcome{Epoch: 1, Generation: 1, Digest: "d", Results: []declaration.Result{
 			{ID: "welcome/package", Kind: declaration.KindPackage, Where: "nginx", Status: declaration.StatusFailed, Reason: "no such package"},
-		}}})
+		}},
+		Refused: &link.Refused{Epoch: 1, Generation: 2, Digest: "e", Reason: "declaration is not signed by this mesh", Time: p.Now()}})
 	if err != nil {
 		t.Fatal(err)
 	}

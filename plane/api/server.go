@@ -204,7 +204,7 @@ func (s *Server) describe(st registry.Standing) Node {
 	n := Node{
 		Name: st.Name, State: Disconnected, StateSince: st.SeenAt,
 		Addresses: []string{}, Modules: list(st.Modules),
-		Declared: Generation{st.Declared.Epoch, st.Declared.Generation, st.Declared.Digest},
+		Declared: Generation{st.Declared.Epoch, st.Declared.Generation, st.Declared.Digest}, Refused: st.Refused,
 	}
 	if since, open := s.Links.Since(st.Key); open {
 		n.State, n.StateSince = Connected, since.UTC()

@@ -128,9 +128,12 @@ func (g *Gateway) report(ctx context.Context, req *connect.Request[link.ReportRe
 		return nil, g.wire(ctx, err, "report", c.node.Name)
 	}
 	now := g.Now().UTC()
-	err := g.Observations.SaveReport(ctx, registry.Report{Node: c.key, At: now, Outcome: req.Msg.Outcome, Inventory: req.Msg.Inventory})
+	err := g.Observations.SaveReport(ctx, registry.Report{Node: c.key, At: now, Outcome: req.Msg.Outcome, Inventory: req.Msg.Inventory, Refused: req.Msg.Refused})
 	if err != nil {
 		return nil, g.wire(ctx, err, "report", c.node.Name)
+	}
+	if r := req.Msg.Refused; r != nil {
+		g.Log.Error("node refuses what it is offered, and keeps what it holds", "node", c.node.Name, "generation", r.Generation, "digest", r.Digest, "err", r.Reason)
 	}
 	counts := registry.Count(req.Msg.Outcome.Results)
 	g.Log.Info("report", "node", c.node.Name, "generation", req.Msg.Outcome.Generation, "in_sync", counts.InSync, "waiting", counts.Waiting, "failed", counts.Failed)
@@ -144,6 +147,12 @@ const maxNumber = 1 << 53
 func (g *Gateway) checkReport(c caller, r *link.ReportRequest) error {
 	if r.Outcome.Epoch > maxNumber || r.Outcome.Generation > maxNumber {
 		return &link.Refusal{Reason: link.ReasonMalformed, Message: "the report names an epoch or a generation that no plane ever gave"}
+	}
+	if refused := r.Refused; refused != nil {
+		if refused.Epoch > maxNumber || refused.Generation > maxNumber {
+			return &link.Refusal{Reason: link.ReasonMalformed, Message: "the report refuses an epoch or a generation that no plane ever gave"}
+		}
+		refused.Digest, refused.Reason = shown(refused.Digest), shown(refused.Reason)
 	}
 	if r.Inventory.MachineID != c.node.MachineID {
 		g.Log.Warn("two machines have the key of one node", "node", c.node.Name, "machine", c.node.MachineID, "other_machine", r.Inventory.MachineID)

@@ -413,6 +413,7 @@ func TestTextOfAMachineIsMadePlain(t *testing.T) {
 	_, err := planetest.Call[link.ReportRequest, link.ReportResponse](ctx, h, link.ProcedureReport, &link.ReportRequest{
 		Inventory: h.Inventory,
 		Outcome:   declaration.Outcome{Results: []declaration.Result{{ID: "a/b", Status: declaration.StatusFailed, Reason: "dpkg:\t\x1b[31mno\nspace"}}},
+		Refused:   &link.Refused{Epoch: 1, Generation: 3, Digest: "d\x00", Reason: "not\nsigned"},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -420,6 +421,16 @@ func TestTextOfAMachineIsMadePlain(t *testing.T) {
 	d, err := r.Store.Detail(ctx, "web")
 	if err != nil || d.Results[0].Reason != "dpkg:  [31mno space" {
 		t.Errorf("%q %v", d.Results, err)
+	}
+	if diff := cmp.Diff(&link.Refused{Epoch: 1, Generation: 3, Digest: "d ", Reason: "not signed"}, d.Refused); diff != "" {
+		t.Error(diff)
+	}
+	_, err = planetest.Call[link.ReportRequest, link.ReportResponse](ctx, h, link.ProcedureReport, &link.ReportRequest{
+		Inventory: h.Inventory, Refused: &link.Refused{Generation: 1 << 60},
+	})
+	var refusal *link.Refusal
+	if !errors.As(err, &refusal) || refusal.Reason != link.ReasonMalformed {
+		t.Errorf("a generation no plane ever gave: %v", err)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"mesh/host/declaration"
 	"mesh/host/identity"
 	"mesh/host/inventory"
+	"mesh/host/link"
 )
 
 // Report is what a node last said about itself. Only the last one is kept.
@@ -17,6 +18,7 @@ type Report struct {
 	At        time.Time // by the plane's clock
 	Outcome   declaration.Outcome
 	Inventory inventory.Inventory
+	Refused   *link.Refused // what it is offered and does not follow; nil: nothing
 }
 
 // Counts says how many resources came to what in one pass.
@@ -79,6 +81,7 @@ type Standing struct {
 	SeenAt       time.Time // when the link was last known to be up, to a minute
 	Declared     Declared
 	Acknowledged Acknowledged
+	Refused      *link.Refused // as it last reported
 }
 
 // Detail is everything about one node.

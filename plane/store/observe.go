@@ -85,15 +85,23 @@ func (s *Store) SaveReport(ctx context.Context, r registry.Report) error {
 	if err != nil {
 		return fmt.Errorf("write report: %v", err)
 	}
+	var refused sql.NullString
+	if r.Refused != nil {
+		text, err := json.Marshal(r.Refused)
+		if err != nil {
+			return fmt.Errorf("write report: %v", err)
+		}
+		refused = sql.NullString{String: string(text), Valid: true}
+	}
 	return s.observe(ctx, func(ctx context.Context, w writer) error {
 		err := w.exec(ctx, -1, `UPDATE nodes SET inventory = ?, seen_at = ? WHERE id = `+live, string(inv), millis(r.At), r.Node.String())
 		if err != nil {
 			return err
 		}
 		return w.exec(ctx, -1, `
-			INSERT OR REPLACE INTO reports (node, at, epoch, generation, digest, counts, results)
-			SELECT node, ?, ?, ?, ?, ?, ? FROM keys WHERE key = ? AND forgotten_at IS NULL`,
-			millis(r.At), int64(r.Outcome.Epoch), int64(r.Outcome.Generation), r.Outcome.Digest, string(counts), string(results), r.Node.String())
+			INSERT OR REPLACE INTO reports (node, at, epoch, generation, digest, counts, results, refused)
+			SELECT node, ?, ?, ?, ?, ?, ?, ? FROM keys WHERE key = ? AND forgotten_at IS NULL`,
+			millis(r.At), int64(r.Outcome.Epoch), int64(r.Outcome.Generation), r.Outcome.Digest, string(counts), string(results), refused, r.Node.String())
 	})
 }
 

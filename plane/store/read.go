@@ -89,7 +89,7 @@ func (s *Store) details(ctx context.Context, whole bool, and string, args ...any
 	}
 	rows, err := tx.QueryContext(ctx, `
 		SELECT n.id, n.name, k.key, k.since, n.seen_at, d.epoch, d.generation, d.digest, d.content,
-			r.at, coalesce(r.epoch, 0), coalesce(r.generation, 0), coalesce(r.digest, ''), coalesce(r.counts, '{}'), `+long+`
+			r.at, coalesce(r.epoch, 0), coalesce(r.generation, 0), coalesce(r.digest, ''), coalesce(r.counts, '{}'), coalesce(r.refused, ''), `+long+`
 		FROM nodes n
 		JOIN keys k ON k.node = n.id AND k.forgotten_at IS NULL
 		JOIN declarations d ON (d.node, d.epoch, d.generation) = (
@@ -121,12 +121,12 @@ func (s *Store) details(ctx context.Context, whole bool, and string, args ...any
 }
 
 func scanDetail(rows *sql.Rows) (id int64, d registry.Detail, err error) {
-	var key, counts, profile, inventory, results string
+	var key, counts, refused, profile, inventory, results string
 	var since, seen int64
 	var reported sql.NullInt64
 	a := &d.Acknowledged
 	err = rows.Scan(&id, &d.Name, &key, &since, &seen, &d.Declared.Epoch, &d.Declared.Generation, &d.Declared.Digest, &d.Declared.Content,
-		&reported, &a.Epoch, &a.Generation, &a.Digest, &counts, &profile, &inventory, &results)
+		&reported, &a.Epoch, &a.Generation, &a.Digest, &counts, &refused, &profile, &inventory, &results)
 	if err != nil {
 		return 0, d, err
 	}
@@ -137,7 +137,7 @@ func scanDetail(rows *sql.Rows) (id int64, d registry.Detail, err error) {
 	for _, part := range []struct {
 		text string
 		into any
-	}{{counts, &a.Counts}, {profile, &d.Profile}, {inventory, &d.Inventory}, {results, &d.Results}} {
+	}{{counts, &a.Counts}, {refused, &d.Refused}, {profile, &d.Profile}, {inventory, &d.Inventory}, {results, &d.Results}} {
 		if part.text != "" {
 			if err := json.Unmarshal([]byte(part.text), part.into); err != nil {
 				return 0, d, err

@@ -12,9 +12,11 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/fstest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/pressly/goose/v3"
 	"go.uber.org/goleak"
 
 	"mesh/host/declaration"
@@ -308,6 +310,37 @@ func TestOnlyTwoGenerationsAreKept(t *testing.T) {
 	other := p.Enrol(t, "other")
 	if _, err := p.Store.Signed(t.Context(), other.Key.Public(), digests[len(digests)-1]); !errors.Is(err, registry.ErrUnknown) {
 		t.Errorf("a node reads the declaration of another: %v", err)
+	}
+}
+
+// A store of the first release is brought up to date with what is in it.
+func TestAnOlderStoreIsBroughtUpToDate(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "plane.db")
+	first, err := os.ReadFile("migrations/00001_mesh.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	db, err := sql.Open("sqlite", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	old, err := goose.NewProvider(goose.DialectSQLite3, db, fstest.MapFS{"00001_mesh.sql": {Data: first}}, goose.WithDisableGlobalRegistry(true))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, upErr := old.Up(t.Context())
+	_, fillErr := db.Exec(`
+		INSERT INTO nodes VALUES (1, 'web', 'm', '{}', '{}', 1, 1, NULL);
+		INSERT INTO keys VALUES ('nodekey:' || ?, 1, 1, NULL);
+		INSERT INTO declarations VALUES (1, 1, 4, 'd', 'c', x'00', 1);
+		INSERT INTO reports VALUES (1, 1, 1, 4, 'd', '{"in_sync":3}', '[]');`, strings.Repeat("0", 63)+"1")
+	if err := errors.Join(upErr, fillErr, db.Close()); err != nil {
+		t.Fatal(err)
+	}
+	s := open(t, path)
+	d, err := s.Detail(t.Context(), "web")
+	if err != nil || d.Acknowledged.Counts.InSync != 3 || d.Declared.Generation != 4 || d.Refused != nil {
+		t.Errorf("%+v, %v", d, err)
 	}
 }
 
