@@ -41,6 +41,15 @@ func TestProgramsDoWhatTheySay(t *testing.T) {
 			t.Errorf("exit status %d, want %d", code, bootsector.ExitStatus)
 		}
 	})
+	t.Run("exit takes work", func(t *testing.T) {
+		// A quarter of a microsecond an instruction, as if it were interpreted.
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		defer cancel()
+		crawl := args(t, bootsector.Exit(), "-device", "isa-debug-exit,iobase=0xf4,iosize=1", "-icount", "shift=8,align=on")
+		if out, err := exec.CommandContext(ctx, qemu, crawl...).CombinedOutput(); ctx.Err() == nil {
+			t.Errorf("a processor that crawls came to the end all the same: %v %s", err, out)
+		}
+	})
 	t.Run("power off", func(t *testing.T) {
 		if _, code := run(t, qemu, bootsector.PowerOff()); code != 0 {
 			t.Errorf("exit status %d, want 0", code)

@@ -23,7 +23,7 @@ const (
 	// emulatorName is the program that a guest is tried under.
 	emulatorName = "qemu-system-x86_64"
 	// tryTime is long enough for a guest of one sector: under emulation it takes
-	// a tenth of a second.
+	// a quarter of a second.
 	tryTime = 3 * time.Second
 	// qemuUser is who libvirt runs machines as on Debian.
 	qemuUser = "libvirt-qemu"
@@ -39,7 +39,8 @@ type verdict struct {
 }
 
 // Accelerator finds how guests can be run, by running one: KVM counts only if a
-// guest under it, as the user that libvirt runs machines as, comes to its end.
+// guest under it, as the user that libvirt runs machines as, comes to its end in
+// good time: there are KVMs that run guests far slower than emulation does.
 // The reason says what was seen, in one line. The answer is kept until the lab
 // machine boots, or QEMU or the device changes. An error means that no guest
 // runs at all; it carries the exit code of a missing prerequisite.
@@ -127,7 +128,7 @@ func tryGuest(ctx context.Context, emulator string, a machine.Accelerator, disk 
 	case cmd.ProcessState != nil && cmd.ProcessState.ExitCode() == bootsector.ExitStatus:
 		return took, nil
 	case ctx.Err() != nil:
-		return took, fmt.Errorf("a guest was started and did nothing for %v", tryTime)
+		return took, fmt.Errorf("a guest was started and did not come to its end within %v", tryTime)
 	}
 	said, _, _ := strings.Cut(strings.TrimSpace(output.String()), "\n")
 	if strings.Contains(said, "Permission denied") {
