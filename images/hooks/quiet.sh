@@ -7,14 +7,19 @@ systemctl mask \
 	apt-daily.timer apt-daily-upgrade.timer apt-daily.service apt-daily-upgrade.service \
 	dpkg-db-backup.timer e2scrub_all.timer e2scrub_reap.service fstrim.timer
 
-# File systems for debugging and for configuring the kernel, each a mount and
-# some also a modprobe; modules for a screen; settings given in other ways.
+# File systems for debugging, for configuring the kernel and for old programs,
+# each a mount and some also a modprobe; modules for a screen; settings given in
+# other ways; mounting anew what is mounted as it is to be.
 systemctl mask \
-	dev-hugepages.mount proc-sys-fs-binfmt_misc.automount sys-fs-fuse-connections.mount \
-	sys-kernel-config.mount sys-kernel-debug.mount sys-kernel-tracing.mount \
+	dev-hugepages.mount dev-mqueue.mount proc-sys-fs-binfmt_misc.automount run-lock.mount \
+	sys-fs-fuse-connections.mount sys-kernel-config.mount sys-kernel-debug.mount sys-kernel-tracing.mount \
 	modprobe@configfs.service modprobe@drm.service modprobe@fuse.service \
 	systemd-network-generator.service systemd-networkd-persistent-storage.service \
-	systemd-pstore.service systemd-udev-load-credentials.service
+	systemd-pstore.service systemd-remount-fs.service systemd-udev-load-credentials.service
+
+# An empty list of modules; the service that reads such lists has nothing to do
+# until there is another.
+rm -f /etc/modules-load.d/modules.conf
 
 # Generators for disks, updates and keys that a machine has not.
 mkdir -p /etc/systemd/system-generators
