@@ -18,6 +18,12 @@ func ParseLog(r io.Reader) (machine.Death, error) {
 	return machine.Death{Cause: cause(machine.Unknown, l), Stderr: l.stderr, Command: l.command}, err
 }
 
+// Explained is what Create makes of an error and of the log in text.
+func Explained(err error, path string, log io.Reader) (error, error) {
+	l, failed := parseLog(log)
+	return explained(err, path, l), failed
+}
+
 // StderrTail is stderrTail.
 const StderrTail = stderrTail
 

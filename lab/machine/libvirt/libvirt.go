@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 
 	rpc "github.com/digitalocean/go-libvirt"
 
@@ -67,11 +68,22 @@ func (h *Hypervisor) Create(ctx context.Context, spec machine.Spec) error {
 		return nil
 	}
 	h.sweep(ctx, spec)
-	if l, failed := readLog(spec.Name); failed == nil && l.reason == "failed" && l.command != "" {
-		return fmt.Errorf("%w (%s holds the command that QEMU was started with)", err, logFile(spec.Name))
-	}
-	return err
+	return explained(err, logFile(spec.Name), stillborn(ctx, spec.Name))
 }
+
+// explained adds to the error of a creation what QEMU said, where libvirt did
+// not hear it, and where the command is that QEMU was started with.
+func explained(err error, path string, l processLog) error {
+	if l.reason != "failed" || l.command == "" {
+		return err // it never came to starting QEMU
+	}
+	if said := strings.TrimSpace(l.stderr); !strings.Contains(err.Error(), lastLine(said)) {
+		err = fmt.Errorf("%w: %s", err, said)
+	}
+	return fmt.Errorf("%w (%s holds the command that QEMU was started with)", err, path)
+}
+
+func lastLine(text string) string { return text[strings.LastIndexByte(text, '\n')+1:] }
 
 // sweep removes what a failed creation may have left: the socket, which
 // libvirt makes before it starts QEMU, and the domain itself if the caller gave

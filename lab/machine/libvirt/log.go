@@ -3,6 +3,7 @@ package libvirt
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -11,6 +12,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"time"
 
 	"mesh/lab/machine"
 )
@@ -129,6 +131,25 @@ func readLog(name string) (processLog, error) {
 	}
 	defer f.Close()
 	return parseLog(f)
+}
+
+// stillborn reads the log of a process that could not be started, once it says
+// why or a second has passed: the words of QEMU go through another daemon, which
+// may write them after libvirt has told of the end.
+func stillborn(ctx context.Context, name string) processLog {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	for {
+		l, err := readLog(name)
+		if err != nil || l.command == "" || l.stderr != "" {
+			return l
+		}
+		select {
+		case <-ctx.Done():
+			return l
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
 }
 
 // removeLogs removes a machine's log and the older ones that were moved aside

@@ -1,6 +1,7 @@
 package libvirt_test
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
@@ -28,6 +29,26 @@ const (
 
 func reason(word string) string {
 	return "2026-11-30 16:50:50.626+0000: shutting down, reason=" + word + "\n"
+}
+
+// Case L9: what QEMU said is in the error, whether libvirt heard it or not.
+func TestCaseL9QEMUsWordsAreInTheErrorOnce(t *testing.T) {
+	const place = " (/log holds the command that QEMU was started with)"
+	tests := []struct{ name, heard, log, want string }{
+		{"heard", "monitor closed: no such disk", begin + "no such disk\n" + reason("failed"), "monitor closed: no such disk" + place},
+		{"not heard", "monitor closed", begin + "warning\nno such disk\n" + reason("failed"), "monitor closed: warning\nno such disk" + place},
+		{"written late", "monitor closed", begin + reason("failed") + "no such disk\n", "monitor closed: no such disk" + place},
+		{"nothing said", "monitor closed", begin + reason("failed"), "monitor closed" + place},
+		{"refused before QEMU was started", "too much memory", reason("failed"), "too much memory"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			got, err := libvirt.Explained(errors.New(tt.heard), "/log", strings.NewReader(tt.log))
+			if err != nil || got.Error() != tt.want {
+				t.Errorf("got %v, %v; want %s", got, err, tt.want)
+			}
+		})
+	}
 }
 
 func TestLogTellsHowTheLastProcessEnded(t *testing.T) {
