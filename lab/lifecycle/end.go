@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"time"
 )
 
@@ -45,13 +46,15 @@ func (l *Lab) endOnce(ctx context.Context, p Plan, machines []Machine) (bool, er
 		return false, err
 	}
 	found := false
-	var problems []error
-	for _, m := range machines {
+	problems := make([]error, len(machines))
+	var ending sync.WaitGroup // a process takes a second or two to end
+	for i, m := range machines {
 		if slices.Contains(ours, m.Spec.Name) {
 			found = true
-			problems = append(problems, l.cfg.Hypervisor.Destroy(ctx, m.Spec.Name))
+			ending.Go(func() { problems[i] = l.cfg.Hypervisor.Destroy(ctx, m.Spec.Name) })
 		}
 	}
+	ending.Wait()
 	return found, errors.Join(problems...)
 }
 
