@@ -72,27 +72,47 @@ func (h *Hypervisor) waitEnd(ctx context.Context, name string) (seen machine.Cau
 		select {
 		case <-exit:
 			exit, late = nil, time.After(grace)
-		case <-late:
-			return seen, nil
+			continue
 		case e, open := <-events:
 			switch {
 			case !open && late != nil:
 				return seen, nil
 			case !open:
 				return seen, ended(ctx, errors.New("the libvirt daemon hung up"))
-			case e.Dom.UUID != d.UUID:
-				continue
-			}
-			switch rpc.DomainEventType(e.Event) {
-			case rpc.DomainEventStopped:
+			case heard(e, d, &seen):
 				return seen, nil
-			case rpc.DomainEventCrashed:
-				seen = machine.Panicked
-			case rpc.DomainEventShutdown:
-				seen = machine.ShutDown
 			}
+			continue
+		case <-late:
+		}
+		for { // on a busy machine the daemon's word may be there, unheard
+			select {
+			case e, open := <-events:
+				if open && !heard(e, d, &seen) {
+					continue
+				}
+			default:
+			}
+			return seen, nil
 		}
 	}
+}
+
+// heard notes what an event says of the cause of d's end, and tells whether it
+// is the end.
+func heard(e rpc.DomainEventLifecycleMsg, d rpc.Domain, seen *machine.Cause) bool {
+	if e.Dom.UUID != d.UUID {
+		return false
+	}
+	switch rpc.DomainEventType(e.Event) {
+	case rpc.DomainEventStopped:
+		return true
+	case rpc.DomainEventCrashed:
+		*seen = machine.Panicked
+	case rpc.DomainEventShutdown:
+		*seen = machine.ShutDown
+	}
+	return false
 }
 
 // cause makes one of what the daemon announced and what the log holds.
