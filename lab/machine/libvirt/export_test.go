@@ -4,6 +4,8 @@ import (
 	"io"
 	"syscall"
 
+	rpc "github.com/digitalocean/go-libvirt"
+
 	"mesh/lab/machine"
 )
 
@@ -22,6 +24,16 @@ func ParseLog(r io.Reader) (machine.Death, error) {
 func Explained(err error, path string, log io.Reader) (error, error) {
 	l, failed := parseLog(log)
 	return explained(err, path, l), failed
+}
+
+// Heard is the cause that the daemon's events tell, each a type and a detail,
+// and whether the last of them was the end.
+func Heard(events ...[2]int32) (seen machine.Cause, end bool) {
+	seen = machine.Unknown
+	for _, e := range events {
+		end = heard(rpc.DomainEventLifecycleMsg{Event: e[0], Detail: e[1]}, rpc.Domain{}, &seen)
+	}
+	return seen, end
 }
 
 // StderrTail is stderrTail.

@@ -110,7 +110,10 @@ func heard(e rpc.DomainEventLifecycleMsg, d rpc.Domain, seen *machine.Cause) boo
 	case rpc.DomainEventCrashed:
 		*seen = machine.Panicked
 	case rpc.DomainEventShutdown:
-		*seen = machine.ShutDown
+		// The daemon may announce it for a signal of its own, too.
+		if rpc.DomainEventShutdownDetailType(e.Detail) != rpc.DomainEventShutdownHost {
+			*seen = machine.ShutDown
+		}
 	}
 	return false
 }
