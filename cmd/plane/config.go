@@ -1,14 +1,17 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 
 	"github.com/spf13/cobra"
 
 	"mesh/cmd/internal/cli"
 	"mesh/host/declaration"
+	"mesh/plane/api"
 	"mesh/plane/config"
 	"mesh/plane/declare"
 	"mesh/plane/module"
@@ -61,8 +64,59 @@ func newBundle(s cli.Streams) *cobra.Command {
 	return c
 }
 
-func newConfig(s cli.Streams) *cobra.Command {
-	group := &operator{Streams: s}
+func (o *operator) config() *cobra.Command {
+	return o.group("config", "The plane's configuration", newCheck(o.Streams), o.configApply())
+}
+
+func (o *operator) configApply() *cobra.Command {
+	c := &cobra.Command{
+		Use: "apply FILE", Short: "Give the running plane another configuration",
+		Long: "Give the running plane another configuration. It is declared to the node the plane runs on,\n" +
+			"whose host writes " + config.Path + " and restarts the plane.\n" +
+			"mesh, overlay and store cannot change.",
+		Args: cli.UsageArgs(cobra.ExactArgs(1)),
+		RunE: ask(o, func(ctx context.Context, c *api.Client, args []string) (*api.ConfigureResponse, error) {
+			cfg, err := loadConfig(args[0])
+			if err != nil {
+				return nil, err
+			}
+			if err := canListen(cfg.Listen); err != nil {
+				return nil, err
+			}
+			return c.Configure(ctx, api.ConfigureRequest{File: args[0], Text: cfg.Render()})
+		}, func(a *api.ConfigureResponse) error {
+			for _, note := range a.Notes {
+				fmt.Fprintln(o.Err, note)
+			}
+			line := "configuration declared to %s: generation %d; its host restarts the plane\n"
+			if !a.Changed {
+				line = "configuration declared to %s already: generation %d\n"
+			}
+			_, err := fmt.Fprintf(o.Out, line, a.Node, a.Generation)
+			return err
+		}),
+	}
+	o.asks(c)
+	return c
+}
+
+// canListen refuses an address that is none of this machine, where the plane
+// runs too: a plane that does not start could not be given a better one.
+func canListen(listen string) error {
+	host, _, err := net.SplitHostPort(listen)
+	if err == nil && host != "" {
+		var l net.Listener
+		if l, err = net.Listen("tcp", net.JoinHostPort(host, "0")); err == nil {
+			err = l.Close()
+		}
+	}
+	if err != nil {
+		return cli.WithCode(cli.Usage, fmt.Errorf("apply configuration: the plane could not listen on %s: %v; take an address of this machine, or a port alone", listen, err))
+	}
+	return nil
+}
+
+func newCheck(s cli.Streams) *cobra.Command {
 	var asJSON bool
 	check := &cobra.Command{
 		Use: "check FILE", Short: "Check a configuration and say everything that is wrong",
@@ -79,7 +133,7 @@ func newConfig(s cli.Streams) *cobra.Command {
 		},
 	}
 	check.Flags().BoolVar(&asJSON, "json", false, "answer with one JSON document")
-	return group.group("config", "The plane's configuration", check)
+	return check
 }
 
 // checkJSON prints what is wrong as a document, and keeps the exit code.

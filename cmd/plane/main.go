@@ -7,7 +7,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"mesh/cmd/internal/cli"
-	"mesh/plane/config"
 )
 
 // version is set by the linker (-X main.version=…).
@@ -33,10 +32,9 @@ func newRoot(s cli.Streams) *cobra.Command {
 		o.assign("assign", "Assign a module to a node", false),
 		o.assign("unassign", "Take a module from a node", true),
 	} {
-		c.PersistentFlags().StringVar(&o.socket, "socket", config.DefaultSocket, "UNIX socket of the running plane")
-		c.PersistentFlags().BoolVar(&o.json, "json", false, "answer with one JSON document")
+		o.asks(c)
 		root.AddCommand(c)
 	}
-	root.AddCommand(newRun(s), newBundle(s), newConfig(s))
+	root.AddCommand(newRun(s), newBundle(s), o.config())
 	return root
 }

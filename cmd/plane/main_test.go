@@ -320,6 +320,45 @@ func TestRestartWithAnotherConfiguration(t *testing.T) {
 	}
 }
 
+// What is applied to a running plane is declared, and stays so when the plane is
+// started with its old file.
+func TestConfigApply(t *testing.T) {
+	dir := t.TempDir()
+	p := start(t, dir)
+	p.enrol(timeout(t), "one")
+	next := p.config
+	next.Listen = "127.0.0.1:7443"
+	file := filepath.Join(t.TempDir(), "next.yaml")
+	write := func() {
+		if err := os.WriteFile(file, []byte(next.Render()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write()
+	if got := p.ok("config", "apply", file); got != "configuration declared to one: generation 2; its host restarts the plane\n" {
+		t.Errorf("%q", got)
+	}
+	if got := p.ok("config", "apply", file); got != "configuration declared to one already: generation 2\n" {
+		t.Errorf("%q", got)
+	}
+	next.Listen = "192.0.2.99:7443"
+	write()
+	if code, _, stderr := command("config", "apply", file, "--socket", p.config.Socket); code != 2 || !strings.Contains(stderr, "could not listen on 192.0.2.99:7443") {
+		t.Errorf("an address of another machine: %d %s", code, stderr)
+	}
+	next = p.config
+	next.Mesh = "work"
+	write()
+	if code, _, stderr := command("config", "apply", file, "--socket", p.config.Socket); code != 2 || !strings.Contains(stderr, "a mesh keeps its name") {
+		t.Errorf("another mesh: %d %s", code, stderr)
+	}
+	p.stop()
+	p = start(t, dir)
+	if got := p.ok("node", "list"); !strings.Contains(got, "Z  2         -") {
+		t.Errorf("another generation than 2 is declared:\n%s", got)
+	}
+}
+
 func TestRunRefuses(t *testing.T) {
 	dir := t.TempDir()
 	p := start(t, dir)
@@ -418,6 +457,8 @@ func TestCommandLine(t *testing.T) {
 		{"config check " + bad, 2, "", `plane.yaml:2:1: unknown key "adresses"; did you mean "addresses"?`},
 		{"config check --json " + bad, 2, `"line": 2,`, ""},
 		{"config check " + none, 2, "", "no such file"},
+		{"config apply " + bad, 2, "", `did you mean "addresses"?`},
+		{"config apply package/plane.yaml --socket " + none, 4, "", "a plane has to run on this machine"},
 		{"bundle --config " + bad, 2, "", `key "addresses" is missing`},
 		{"bundle --config " + none, 2, "", "name one with --config"},
 		{"run --config " + bad, 2, "", `key "addresses" is missing`},

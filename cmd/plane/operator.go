@@ -9,6 +9,7 @@ import (
 
 	"mesh/cmd/internal/cli"
 	"mesh/plane/api"
+	"mesh/plane/config"
 )
 
 // operator is what the commands that ask a running plane share.
@@ -27,6 +28,12 @@ func (o *operator) group(name, short string, commands ...*cobra.Command) *cobra.
 	}
 	c.AddCommand(commands...)
 	return c
+}
+
+// asks gives c, and what is below it, the flags of a command that asks.
+func (o *operator) asks(c *cobra.Command) {
+	c.PersistentFlags().StringVar(&o.socket, "socket", config.DefaultSocket, "UNIX socket of the running plane")
+	c.PersistentFlags().BoolVar(&o.json, "json", false, "answer with one JSON document")
 }
 
 // ask runs a command that asks the plane: answer is printed as JSON where that

@@ -81,7 +81,7 @@ func (p program) run(ctx context.Context) (err error) {
 	}
 	modules := catalogue(p.config)
 	declarer := declare.New(declare.Config{
-		Mesh: mesh, Catalogue: modules, PlaneMachine: p.machineID, Store: st, Now: time.Now, Log: p.log,
+		Mesh: mesh, Catalogue: modules, Running: p.config, PlaneMachine: p.machineID, Store: st, Now: time.Now, Log: p.log,
 	})
 	enrolments := enrolment.New(enrolment.Config{
 		Mesh: mesh, Overlay: p.config.Overlay, Addresses: p.config.Addresses, PlaneMachine: p.machineID,
@@ -94,7 +94,7 @@ func (p program) run(ctx context.Context) (err error) {
 		Mesh: mesh, Enroller: enrolments, Nodes: st, Observations: st, Links: links, Limits: p.limits, Now: time.Now, Log: p.log,
 	})
 	operators := api.NewServer(api.Config{
-		Enrolment: enrolments, Assigner: declarer, Reader: st, Links: links, Catalogue: modules, Log: p.log,
+		Enrolment: enrolments, Assigner: declarer, Configurer: declarer, Reader: st, Links: links, Catalogue: modules, Log: p.log,
 	})
 	return p.serve(ctx, link, operators, enrolments)
 }

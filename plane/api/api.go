@@ -25,6 +25,7 @@ const (
 	procedureRemove     = "/mesh.plane.v1.Operator/RemoveNode"
 	procedureAssign     = "/mesh.plane.v1.Operator/Assign"
 	procedureModules    = "/mesh.plane.v1.Operator/Modules"
+	procedureConfigure  = "/mesh.plane.v1.Operator/Configure"
 )
 
 // The answers below are also what --json prints: members may be added, and
@@ -122,6 +123,20 @@ type AssignResponse struct {
 	Module     string `json:"module"`
 	Changed    bool   `json:"changed"` // false: it was so already
 	Generation uint64 `json:"generation"`
+}
+
+// ConfigureRequest gives the plane another configuration.
+type ConfigureRequest struct {
+	File string `json:"file"` // what problems call it
+	Text string `json:"text"`
+}
+
+// ConfigureResponse says what became of it.
+type ConfigureResponse struct {
+	Node       string   `json:"node"`    // whose host writes it and restarts the plane
+	Changed    bool     `json:"changed"` // false: it was so already
+	Generation uint64   `json:"generation"`
+	Notes      []string `json:"notes"` // what it means for the nodes there are
 }
 
 // NodeRequest names a node.

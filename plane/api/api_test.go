@@ -42,7 +42,7 @@ func serve(t *testing.T, o planetest.Options) (*planetest.Plane, *api.Client) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	s := api.NewServer(api.Config{Enrolment: p.Enrolments, Assigner: p.Declarer, Reader: p.Store, Links: p.Links, Catalogue: p.Catalogue})
+	s := api.NewServer(api.Config{Enrolment: p.Enrolments, Assigner: p.Declarer, Configurer: p.Declarer, Reader: p.Store, Links: p.Links, Catalogue: p.Catalogue})
 	go func() { done <- s.Run(ctx, l) }()
 	c := api.NewClient(socket)
 	t.Cleanup(func() {
@@ -89,7 +89,8 @@ func TestOperator(t *testing.T) {
 
 // Every answer has a golden, because --json prints it.
 func TestAnswersAreWhatTheyWere(t *testing.T) {
-	p, c := serve(t, planetest.Options{PlaneMachine: planetest.MachineID("one")})
+	dir := t.TempDir()
+	p, c := serve(t, planetest.Options{Dir: dir, PlaneMachine: planetest.MachineID("one")})
 	ctx := t.Context()
 	p.Enrol(t, "one")
 	m := p.Enrol(t, "web", "welcome")
@@ -111,6 +112,11 @@ func TestAnswersAreWhatTheyWere(t *testing.T) {
 		{"node-new", func() (any, error) { return c.Node(ctx, "one") }},
 		{"modules", func() (any, error) { return c.Modules(ctx) }},
 		{"assign", func() (any, error) { return c.Assign(ctx, api.AssignRequest{Node: "one", Module: "welcome"}) }},
+		{"configure", func() (any, error) {
+			next := planetest.Running(dir)
+			next.Listen = ":8443"
+			return c.Configure(ctx, api.ConfigureRequest{Text: next.Render()})
+		}},
 	} {
 		t.Run(golden.name, func(t *testing.T) {
 			answer, err := golden.ask()
@@ -156,12 +162,16 @@ func TestRefusalsKeepTheirExitCode(t *testing.T) {
 		code int
 		says string
 	}{
-		"a bad name":         {func() error { _, err := c.IssueToken(ctx, api.TokenRequest{Node: "_"}); return err }, 2, "not a name"},
-		"a huge lifetime":    {func() error { _, err := c.IssueToken(ctx, api.TokenRequest{LifetimeSeconds: 1 << 62}); return err }, 2, "lifetime"},
-		"a negative one":     {func() error { _, err := c.IssueToken(ctx, api.TokenRequest{LifetimeSeconds: -5}); return err }, 2, "lifetime"},
-		"an unknown node":    {func() error { _, err := c.Node(ctx, "wbe"); return err }, 1, `"wbe"`},
-		"one to be removed":  {func() error { return c.RemoveNode(ctx, "wbe") }, 1, `"wbe"`},
-		"an unknown module":  {func() error { _, err := c.Assign(ctx, api.AssignRequest{Node: "web", Module: "x"}); return err }, 1, "welcome"},
+		"a bad name":        {func() error { _, err := c.IssueToken(ctx, api.TokenRequest{Node: "_"}); return err }, 2, "not a name"},
+		"a huge lifetime":   {func() error { _, err := c.IssueToken(ctx, api.TokenRequest{LifetimeSeconds: 1 << 62}); return err }, 2, "lifetime"},
+		"a negative one":    {func() error { _, err := c.IssueToken(ctx, api.TokenRequest{LifetimeSeconds: -5}); return err }, 2, "lifetime"},
+		"an unknown node":   {func() error { _, err := c.Node(ctx, "wbe"); return err }, 1, `"wbe"`},
+		"one to be removed": {func() error { return c.RemoveNode(ctx, "wbe") }, 1, `"wbe"`},
+		"an unknown module": {func() error { _, err := c.Assign(ctx, api.AssignRequest{Node: "web", Module: "x"}); return err }, 1, "welcome"},
+		"a bad configuration": {func() error {
+			_, err := c.Configure(ctx, api.ConfigureRequest{File: "f", Text: "mesh: a\naddresses: [192.0.2.1:7443]"})
+			return err
+		}, 2, "f:1:1"},
 		"no plane to answer": {func() error { _, err := nobody.Nodes(ctx); return err }, 4, "systemctl status mesh-plane"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -89,6 +89,11 @@ func (c *Client) Assign(ctx context.Context, r AssignRequest) (*AssignResponse, 
 	return call[AssignRequest, AssignResponse](ctx, c, procedureAssign, &r)
 }
 
+// Configure gives the plane another configuration.
+func (c *Client) Configure(ctx context.Context, r ConfigureRequest) (*ConfigureResponse, error) {
+	return call[ConfigureRequest, ConfigureResponse](ctx, c, procedureConfigure, &r)
+}
+
 // Modules lists the catalogue.
 func (c *Client) Modules(ctx context.Context) (*Modules, error) {
 	return call[Empty, Modules](ctx, c, procedureModules, &Empty{})

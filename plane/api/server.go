@@ -16,6 +16,7 @@ import (
 	"mesh/host/declaration"
 	"mesh/host/identity"
 	"mesh/host/link"
+	"mesh/plane/config"
 	"mesh/plane/declare"
 	"mesh/plane/enrolment"
 	"mesh/plane/module"
@@ -35,6 +36,11 @@ type Assigner interface {
 	Unassign(ctx context.Context, node, module string) (declare.Assignment, error)
 }
 
+// Configurer gives the plane another configuration.
+type Configurer interface {
+	Configure(ctx context.Context, next config.Config) (declare.Configuration, error)
+}
+
 // Reader reads what is known. Errors match registry.ErrUnknown where there is
 // no such node.
 type Reader interface {
@@ -50,12 +56,13 @@ type Links interface {
 
 // Config is what a Server needs.
 type Config struct {
-	Enrolment Enrolment
-	Assigner  Assigner
-	Reader    Reader
-	Links     Links
-	Catalogue module.Catalogue
-	Log       *slog.Logger // nil discards
+	Enrolment  Enrolment
+	Assigner   Assigner
+	Configurer Configurer
+	Reader     Reader
+	Links      Links
+	Catalogue  module.Catalogue
+	Log        *slog.Logger // nil discards
 }
 
 // Server answers operators. Make it with NewServer.
@@ -136,6 +143,7 @@ func (s *Server) handler() http.Handler {
 	handle(mux, s, procedureRemove, s.remove)
 	handle(mux, s, procedureAssign, s.assign)
 	handle(mux, s, procedureModules, s.modules)
+	handle(mux, s, procedureConfigure, s.configure)
 	return mux
 }
 
@@ -244,6 +252,15 @@ func (s *Server) modules(ctx context.Context, _ *Empty) (*Modules, error) {
 		})
 	}
 	return answer, nil
+}
+
+func (s *Server) configure(ctx context.Context, r *ConfigureRequest) (*ConfigureResponse, error) {
+	next, err := config.Parse(r.File, []byte(r.Text))
+	if err != nil {
+		return nil, &refusal.Error{Kind: refusal.Invalid, What: "reading the configuration", Why: err.Error()}
+	}
+	c, err := s.Configurer.Configure(ctx, next)
+	return &ConfigureResponse{c.Node, c.Changed, c.Generation, list(c.Notes)}, err
 }
 
 // list is s, and empty where it is nil: a JSON array always.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"mesh/host/declaration"
+	"mesh/plane/config"
 	"mesh/plane/module"
 	"mesh/plane/refusal"
 	"mesh/plane/registry"
@@ -24,7 +25,8 @@ type Store interface {
 type Config struct {
 	Mesh         registry.Mesh
 	Catalogue    module.Catalogue
-	PlaneMachine string // machine-id of the machine the plane runs on; empty where it is not known
+	Running      config.Config // of this plane; what Configure starts from
+	PlaneMachine string        // machine-id of the machine the plane runs on; empty where it is not known
 	Store        Store
 	Now          func() time.Time
 	Log          *slog.Logger // nil discards
@@ -46,8 +48,20 @@ func New(c Config) *Declarer {
 
 // Next is the declaration that follows n.Declared, signed; nil when n is told
 // already what it shall hold.
-func (d *Declarer) Next(n registry.Node) (*registry.Declaration, error) {
-	resources, err := Merge(d.Catalogue, n.Modules)
+func (d *Declarer) Next(ctx context.Context, v registry.View, n registry.Node) (*registry.Declaration, error) {
+	applied, err := v.PlaneConfig(ctx)
+	if err != nil {
+		return nil, err
+	}
+	modules := d.Catalogue
+	if applied != "" {
+		modules = modules.With(module.Facts{PlaneConfig: applied})
+	}
+	return d.next(modules, n)
+}
+
+func (d *Declarer) next(modules module.Catalogue, n registry.Node) (*registry.Declaration, error) {
+	resources, err := Merge(modules, n.Modules)
 	if err != nil {
 		return nil, err
 	}
@@ -174,7 +188,7 @@ func (d *Declarer) change(ctx context.Context, node, name string,
 		}
 		done.Changed = true
 		change.At = d.Now()
-		next, err := d.Next(n)
+		next, err := d.Next(ctx, v, n)
 		if err != nil {
 			return registry.Change{}, err
 		}
@@ -215,7 +229,7 @@ func (d *Declarer) Refresh(ctx context.Context) error {
 			return registry.Change{}, err
 		}
 		for _, n := range nodes {
-			next, err := d.Next(n)
+			next, err := d.Next(ctx, v, n)
 			switch {
 			case err != nil:
 				d.Log.Error("node keeps its last declaration", "node", n.Name, "generation", n.Declared.Generation, "err", err)

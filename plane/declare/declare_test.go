@@ -2,6 +2,7 @@ package declare_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -39,6 +40,11 @@ func drawModules(t *rapid.T) []module.Module {
 	return all
 }
 
+// noneApplied is what is known where the plane has what its file says.
+type noneApplied struct{ registry.View }
+
+func (noneApplied) PlaneConfig(context.Context) (string, error) { return "", nil }
+
 // TestSameFactsSameBytes is the law of the package: whatever the order of
 // modules in the catalogue and of assignments on the node, the signed bytes are
 // the same; and other facts give other bytes.
@@ -55,7 +61,7 @@ func TestSameFactsSameBytes(t *testing.T) {
 		}
 		next := func(config string, modules []module.Module, assigned []string) *registry.Declaration {
 			d := declare.New(declare.Config{Mesh: mesh, Catalogue: module.NewCatalogue(module.Facts{PlaneConfig: config}, modules...)})
-			n, err := d.Next(registry.Node{Name: "web", Modules: assigned, Profile: planetest.Profile()})
+			n, err := d.Next(context.Background(), noneApplied{}, registry.Node{Name: "web", Modules: assigned, Profile: planetest.Profile()})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -218,7 +224,7 @@ func TestNextRefusesAHostThatIsTooOld(t *testing.T) {
 		t.Fatal(err)
 	}
 	d := declare.New(declare.Config{Mesh: mesh})
-	_, err = d.Next(registry.Node{Name: "web"})
+	_, err = d.Next(t.Context(), noneApplied{}, registry.Node{Name: "web"})
 	var r *refusal.Error
 	if !errors.As(err, &r) || !strings.Contains(r.Do, "upgrade mesh-host") {
 		t.Errorf("got %v", err)

@@ -69,7 +69,7 @@ func (s *Service) admit(ctx context.Context, v registry.View, a Attempt, now tim
 	if change.Assign, err = s.grantModules(ctx, v, &node, token); err != nil {
 		return registry.Change{}, Grant{}, err
 	}
-	next, err := s.Declarer.Next(node)
+	next, err := s.Declarer.Next(ctx, v, node)
 	if err != nil {
 		return registry.Change{}, Grant{}, toLink(err, link.ReasonTooOld)
 	}

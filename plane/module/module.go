@@ -61,6 +61,9 @@ func NewCatalogue(facts Facts, modules ...Module) Catalogue {
 	return Catalogue{sorted, facts}
 }
 
+// With is c with other facts.
+func (c Catalogue) With(facts Facts) Catalogue { return Catalogue{c.modules, facts} }
+
 // Modules lists the catalogue by name.
 func (c Catalogue) Modules() []Module { return slices.Clone(c.modules) }
 

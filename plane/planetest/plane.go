@@ -51,6 +51,14 @@ func Overlay() config.Overlay {
 	return config.Overlay{IPv4: netip.MustParsePrefix("10.77.0.0/16"), IPv6: netip.MustParsePrefix("fd5e:8b6f:3a21::/48")}
 }
 
+// Running is the configuration of the plane that New makes in dir by itself.
+func Running(dir string) config.Config {
+	return config.Config{
+		Mesh: "test", Listen: config.DefaultListen, Addresses: []netip.AddrPort{netip.MustParseAddrPort("192.0.2.1:7443")},
+		Overlay: Overlay(), Store: dir, Socket: config.DefaultSocket,
+	}
+}
+
 // New makes the parts. They end with the test.
 func New(t testing.TB, o Options) *Plane {
 	t.Helper()
@@ -76,12 +84,14 @@ func New(t testing.TB, o Options) *Plane {
 	if p.Mesh, err = p.Store.Mesh(t.Context(), NewMesh); err != nil {
 		t.Fatal(err)
 	}
+	running := Running(o.Dir)
+	running.Overlay = o.Overlay
 	p.Catalogue = module.NewCatalogue(module.Facts{PlaneConfig: o.PlaneConfig}, o.Modules...)
 	p.Declarer = declare.New(declare.Config{
-		Mesh: p.Mesh, Catalogue: p.Catalogue, PlaneMachine: o.PlaneMachine, Store: p.Store, Now: p.Now, Log: o.Log,
+		Mesh: p.Mesh, Catalogue: p.Catalogue, Running: running, PlaneMachine: o.PlaneMachine, Store: p.Store, Now: p.Now, Log: o.Log,
 	})
 	p.Enrolments = enrolment.New(enrolment.Config{
-		Mesh: p.Mesh, Overlay: o.Overlay, Addresses: []netip.AddrPort{netip.MustParseAddrPort("192.0.2.1:7443")},
+		Mesh: p.Mesh, Overlay: o.Overlay, Addresses: running.Addresses,
 		PlaneMachine: o.PlaneMachine, Catalogue: p.Catalogue, Declarer: p.Declarer, Store: p.Store, Now: p.Now, Log: o.Log,
 	})
 	return p

@@ -88,6 +88,9 @@ type View interface {
 	Held(ctx context.Context, prefix netip.Prefix) ([]netip.Addr, error)
 	// Holders lists the nodes that have module, by name.
 	Holders(ctx context.Context, module string) ([]string, error)
+	// PlaneConfig is the plane's configuration as it was last applied; empty while
+	// the plane has what its file says.
+	PlaneConfig(ctx context.Context) (string, error)
 }
 
 // Decide is a decision: it reads and says what shall change.
@@ -101,14 +104,15 @@ type Change struct {
 	Enrol  *Enrolment
 	Remove *Ref
 	// Assign and Unassign name a module that the node does not, or does, have.
-	Assign   []Assignment
-	Unassign []Assignment
-	Declare  []Declaration
+	Assign      []Assignment
+	Unassign    []Assignment
+	PlaneConfig string // to be applied; empty leaves it
+	Declare     []Declaration
 }
 
 // IsZero tells whether nothing changes.
 func (c Change) IsZero() bool {
-	return c.Issue == nil && c.Enrol == nil && c.Remove == nil &&
+	return c.Issue == nil && c.Enrol == nil && c.Remove == nil && c.PlaneConfig == "" &&
 		len(c.Assign)+len(c.Unassign)+len(c.Declare) == 0
 }
 

@@ -38,6 +38,11 @@ func apply(ctx context.Context, tx *sql.Tx, c registry.Change) error {
 			return fmt.Errorf("unassign module %q from node %q: %v", a.Module, a.Node.Name, err)
 		}
 	}
+	if c.PlaneConfig != "" {
+		if err := w.exec(ctx, 1, `UPDATE mesh SET plane_config = ?`, c.PlaneConfig); err != nil {
+			return fmt.Errorf("keep the plane's configuration: %v", err)
+		}
+	}
 	for _, d := range c.Declare {
 		if err := w.declare(ctx, d); err != nil {
 			return fmt.Errorf("keep declaration of node %q: %v", d.Node.Name, err)

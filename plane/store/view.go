@@ -202,6 +202,14 @@ func (v view) Holders(ctx context.Context, module string) ([]string, error) {
 	return texts(ctx, v.q, `SELECT n.id, n.name FROM assignments a JOIN nodes n ON n.id = a.node WHERE a.module = ? ORDER BY n.name`, module)
 }
 
+func (v view) PlaneConfig(ctx context.Context) (text string, err error) {
+	row := v.q.QueryRowContext(ctx, `SELECT plane_config FROM mesh`)
+	if err := row.Scan(&text); err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return "", fmt.Errorf("read the plane's configuration: %v", err)
+	}
+	return text, nil
+}
+
 // texts reads the text beside a number.
 func texts(ctx context.Context, q querier, query string, args ...any) ([]string, error) {
 	var all []string
