@@ -105,7 +105,7 @@ func writeStatus(w io.Writer, s agent.Status, now time.Time) error {
 	}
 	p.section("Restarts owed:", owed(s.Owed, now))
 	p.section("Given up, with something left behind:", left(s.Left))
-	p.section("Lost from this machine's record:", losses(s.Losses, now))
+	p.section("Lost from this machine's record (`mesh-host acknowledge` ends this list):", losses(s.Losses, now))
 	p.section("Not readable:", s.Problems)
 	return p.err
 }

@@ -261,7 +261,7 @@ func TestRecordLost(t *testing.T) {
 	if _, _, err := hand.Pass(t.Context(), &first); err != nil {
 		t.Fatal(err)
 	}
-	if s, err := looks.Status(); err != nil || len(s.Losses) != 0 || log.Len() > 0 && strings.Contains(log.String(), "damaged") {
+	if s, err := looks.Status(); err != nil || len(s.Losses) != 0 || log.Len() > 0 && strings.Contains(log.String(), "not whole") {
 		t.Fatalf("before anything is lost: %+v, %v\n%s", s.Losses, err, log)
 	}
 	state, err := m.Disk.OpenDir(statePath)

@@ -130,15 +130,10 @@ func (b *board) begin() {
 func (b *board) linkDown(reason string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	next := b.state
-	if next.Up {
-		next = LinkState{Since: b.now().UTC(), Refused: b.state.Refused}
-	}
-	if next.Error != reason {
+	if b.state.Error != reason {
 		b.log.Warn("there is no link to the plane", "err", reason)
 	}
-	next.Error = reason
-	b.publishLocked(next)
+	b.downLocked(reason)
 }
 
 func (b *board) refused(r link.Refused) {
@@ -158,8 +153,21 @@ func (b *board) follows() {
 	b.publishLocked(next)
 }
 
-// stopped is written when the agent ends.
-func (b *board) stopped() { b.linkDown("mesh-host was stopped") }
+// stopped is written when the agent ends; that is no trouble to warn of.
+func (b *board) stopped() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.downLocked("mesh-host was stopped")
+}
+
+func (b *board) downLocked(reason string) {
+	next := b.state
+	if next.Up {
+		next = LinkState{Since: b.now().UTC(), Refused: b.state.Refused}
+	}
+	next.Error = reason
+	b.publishLocked(next)
+}
 
 func (b *board) publishLocked(next LinkState) {
 	next.Process = b.process

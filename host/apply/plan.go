@@ -330,7 +330,7 @@ func (k *known) remove(o store.Owned) Step {
 	case fate == resource.Gone:
 		return s.with(VerbForget, "it is gone already")
 	case o.Doubtful:
-		return s.with(VerbRefuse, "the record of it is older than a loss of the store: remove it by hand if it is not needed, or acknowledge the loss")
+		return s.with(VerbRefuse, "the record of it is older than a loss of the store: remove it by hand if it is not needed, or run `mesh-host acknowledge`")
 	case fate == resource.Leave:
 		return s.with(VerbLeave, why)
 	}

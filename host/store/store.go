@@ -118,7 +118,7 @@ func Open(cfg Config) (*Store, Report, error) {
 		return nil, Report{}, fmt.Errorf("open the store: %w", err)
 	}
 	for _, note := range report.Notes {
-		s.log.Warn("the store was damaged", "what", note)
+		s.log.Warn("the record of this machine was not whole", "what", note)
 	}
 	return s, report, nil
 }
