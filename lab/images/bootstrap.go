@@ -123,7 +123,7 @@ func (r runner) run(ctx context.Context, args ...string) error {
 // missing says that a program is not installed.
 func missing(program string) error {
 	return problem{
-		what: "build an image", where: "this machine", why: "the program " + program + " is not installed",
+		what: "run " + program, where: "this machine", why: "it is not installed",
 		do: "run `make setup` as root", code: exitPrerequisite,
 	}
 }

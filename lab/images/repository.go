@@ -19,7 +19,8 @@ import (
 // Repository makes dir a flat apt repository of exactly the given .deb files
 // (paths), unsigned, for a source line with trusted=yes. Those who read the old
 // one while it is replaced see the old or the new, never a mixture. A
-// repository that already holds exactly these is left alone.
+// repository that already holds exactly these is left alone. Without
+// apt-ftparchive the error has exit code 4.
 func Repository(ctx context.Context, debs []string, dir string) error {
 	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
 		return fmt.Errorf("make repository %s: %v", dir, err)
@@ -30,7 +31,7 @@ func Repository(ctx context.Context, debs []string, dir string) error {
 	}
 	defer os.RemoveAll(next) // after the exchange this is the old one
 	if err := fill(ctx, debs, next); err != nil {
-		return fmt.Errorf("make repository %s: %v", dir, err)
+		return fmt.Errorf("make repository %s: %w", dir, err)
 	}
 	if sameRepository(dir, next) {
 		return nil
@@ -90,6 +91,9 @@ func ftparchive(ctx context.Context, dir string, args ...string) ([]byte, error)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
+	if errors.Is(err, exec.ErrNotFound) {
+		return nil, missing("apt-ftparchive")
+	}
 	if err != nil {
 		return nil, fmt.Errorf("apt-ftparchive %s: %v: %s", args[0], err, bytes.TrimSpace(stderr.Bytes()))
 	}
