@@ -47,12 +47,13 @@ packages: build ## Build the Debian packages into dist/
 image: build ## Build the machine image of the shipped scenarios, once
 	@$(STEP) 'machine image $(IMAGE)' 'see the log named above; `bin/lab verify` tells what this machine lacks' bin/lab image build $(IMAGE)
 
-check: ## Format, vet, lint, arrows, unit tests with the race detector, short fuzzing
+check: ## Format, vet, lint, arrows, unit tests with the race detector, teeth, short fuzzing
 	@$(STEP) 'format' 'run: gofmt -w .' sh -c 'test -z "$$(gofmt -l . | tee /dev/stderr)"'
 	@$(STEP) 'module file' 'run: go mod tidy' go mod tidy -diff
 	@$(STEP) 'vet' 'see the lines above' go vet ./...
 	@$(STEP) 'staticcheck' 'see the lines above' go tool staticcheck ./...
 	@$(STEP) 'unit tests' 'run the package named above alone: go test -race ./PACKAGE' go test -race -shuffle=on -timeout 20m ./...
+	@$(STEP) 'teeth: every fsync left out is noticed' 'see the place named above' go test -run Teeth ./host/apply -teeth
 	@$(STEP) 'fuzz targets' 'the failing input is under testdata/fuzz: go test ./PACKAGE runs it again' .ci/fuzz $(FUZZ)
 
 specs: packages image ## Run the specs on real virtual machines (as root)

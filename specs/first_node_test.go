@@ -240,3 +240,24 @@ var _ = Describe("The second node", Label("enrolment"), func() {
 		Entry("with one letter changed", "with one letter changed", "", SpecTimeout(15*time.Minute)),
 	)
 })
+
+var _ = Describe("The plane", Label("plane"), func() {
+	It("takes a new configuration while it runs, and keeps its nodes", func(ctx SpecContext) {
+		w := theMesh(ctx)
+		before := w.one.Sh(ctx, whatTheBundleRaised).Stdout
+		Expect(w.one.Sh(ctx, `sed 's|  - "203.0.113.10:7443"|&\n  - "[2001:db8:113::10]:7443"|' /etc/mesh-plane/plane.yaml >/root/plane.yaml
+mesh-plane config apply /root/plane.yaml`).Err()).To(Succeed())
+		Eventually(ctx, func(g Gomega, ctx context.Context) {
+			g.Expect(w.one.Sh(ctx, "cmp /root/plane.yaml /etc/mesh-plane/plane.yaml").Code).To(BeZero())
+			g.Expect(w.one.Sh(ctx, whatTheBundleRaised).Stdout).NotTo(Equal(before))
+			nodes, err := w.one.Nodes(ctx)
+			g.Expect(err).NotTo(HaveOccurred())
+			for _, name := range []string{"one", "two"} {
+				g.Expect(nodes[name].State).To(Equal("connected"), name)
+				g.Expect(nodes[name].Acknowledged).NotTo(BeNil())
+				g.Expect(nodes[name].Acknowledged.Generation).To(Equal(nodes[name].Declared.Generation), name)
+			}
+		}).WithTimeout(2 * time.Minute).WithPolling(time.Second).Should(Succeed())
+		converged(ctx, w.one, 2)
+	}, SpecTimeout(15*time.Minute))
+})

@@ -54,7 +54,8 @@ func (o Overlay) Prefixes() []netip.Prefix {
 
 var header = strings.TrimLeft(`
 # The plane's configuration. mesh-host keeps this file: what is written here by
-# hand is put back to what the mesh declares.
+# hand is put back to what the mesh declares. To change it, run
+# mesh-plane config apply FILE.
 `, "\n")
 
 // Render writes c as the one text that means c: every key, in a fixed order.
