@@ -14,10 +14,11 @@ import (
 	"mesh/host/agent"
 	"mesh/host/bundle"
 	"mesh/host/declaration"
+	"mesh/host/system"
 )
 
 func (h *host) newReconcile() *cobra.Command {
-	var asJSON bool
+	var asJSON, dryRun bool
 	c := &cobra.Command{
 		Use:   "reconcile BUNDLE",
 		Short: "Bring this machine to a bundle, before it is a member of a mesh",
@@ -27,17 +28,27 @@ before anything is touched. With "-" it is read from standard input.
 
 This is how the first node is raised, before any plane exists. A machine that is
 a member of a mesh follows its plane and takes no bundle. Once enrolled, what
-the bundle raised passes to the plane as it stands.`,
-		Args: cli.UsageArgs(cobra.ExactArgs(1)),
+the bundle raised passes to the plane as it stands.
+
+With --dry-run nothing is touched: what would be done is said, and why, as
+"mesh-host plan BUNDLE" does.`,
+		Example: `  mesh-host reconcile --dry-run bundle.json    say what it would do
+  mesh-host reconcile bundle.json              do it`,
+		Args:              cli.UsageArgs(cobra.ExactArgs(1)),
+		ValidArgsFunction: completeBundle,
 		RunE: func(c *cobra.Command, args []string) error {
 			text, err := readDocument(h.In, args[0])
 			if err != nil {
 				return cli.WithCode(cli.Usage, err)
 			}
+			if dryRun {
+				return h.plan(c.Context(), text, asJSON, false)
+			}
 			return h.reconcile(c, text, asJSON)
 		},
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "answer with one JSON document")
+	c.Flags().BoolVar(&dryRun, "dry-run", false, "touch nothing and say what would be done")
 	return c
 }
 
@@ -67,13 +78,9 @@ func (h *host) reconcile(c *cobra.Command, text []byte, asJSON bool) error {
 		return err
 	}
 	s := h.system()
-	cfg := bundle.Config{Now: time.Now}
-	member, err := agent.ReadMembership(h.identity(s))
+	cfg, err := h.bundling(s)
 	if err != nil {
 		return err
-	}
-	if member != nil {
-		cfg.Mesh, cfg.Node = member.Mesh, member.Node
 	}
 	hand, err := h.hand(s, slog.New(slog.NewTextHandler(h.Err, &slog.HandlerOptions{Level: slog.LevelWarn})))
 	if err != nil {
@@ -94,6 +101,16 @@ func (h *host) reconcile(c *cobra.Command, text []byte, asJSON bool) error {
 		return errors.New("not everything could be done; mesh-host tries again as long as it runs, see `mesh-host status`")
 	}
 	return nil
+}
+
+// bundling is what taking a bundle rests on, but for a hand.
+func (h *host) bundling(s *system.System) (bundle.Config, error) {
+	cfg := bundle.Config{Now: time.Now}
+	member, err := agent.ReadMembership(h.identity(s))
+	if member != nil {
+		cfg.Mesh, cfg.Node = member.Mesh, member.Node
+	}
+	return cfg, err
 }
 
 func (h *host) writeOutcome(o declaration.Outcome, asJSON bool) error {

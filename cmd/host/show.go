@@ -130,14 +130,19 @@ func sentence(s agent.Status, now time.Time) string {
 }
 
 func declared(s agent.Status) string {
-	switch h := s.Held; {
-	case h == nil:
+	h := s.Held
+	if h == nil {
 		return "none"
-	case h.Source == store.SourceBundle:
-		return fmt.Sprintf("bundle %.12s, accepted %s", h.Digest, at(h.Accepted))
-	default:
-		return fmt.Sprintf("epoch %d, generation %d (%.12s), accepted %s", h.Epoch, h.Generation, h.Digest, at(h.Accepted))
 	}
+	return fmt.Sprintf("%s, accepted %s", named(h.Source, h.Epoch, h.Generation, h.Digest), at(h.Accepted))
+}
+
+// named tells one declaration from every other.
+func named(source store.Source, epoch, generation uint64, digest string) string {
+	if source == store.SourceBundle {
+		return fmt.Sprintf("bundle %.12s", digest)
+	}
+	return fmt.Sprintf("epoch %d, generation %d (%.12s)", epoch, generation, digest)
 }
 
 func passed(s agent.Status, now time.Time) string {

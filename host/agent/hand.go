@@ -50,7 +50,7 @@ func (h *Hand) Pass(ctx context.Context, accept *store.Accepted) (held *store.Ac
 	defer func() { err = errors.Join(err, record.Close()) }()
 
 	held = record.View().Accepted
-	if accept != nil && (held == nil || !sameDocument(*held, *accept)) {
+	if isNew(held, accept) {
 		if err := record.Append(*accept); err != nil {
 			return held, declaration.Outcome{}, err
 		}
@@ -67,6 +67,11 @@ func (h *Hand) Pass(ctx context.Context, accept *store.Accepted) (held *store.Ac
 	}
 	outcome, err = h.apply(ctx, record, desired)
 	return held, outcome, err
+}
+
+// isNew says whether accept is there, and another declaration than the one held.
+func isNew(held, accept *store.Accepted) bool {
+	return accept != nil && (held == nil || !sameDocument(*held, *accept))
 }
 
 func sameDocument(a, b store.Accepted) bool {

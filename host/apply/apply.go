@@ -58,9 +58,9 @@ type Config struct {
 
 // Applier applies declarations to one machine. One call runs at a time.
 type Applier struct {
+	scribe
 	machine resource.Machine
 	store   *store.Store
-	now     func() time.Time
 	log     *slog.Logger
 	watch   func(Activity)
 	said    []declaration.Result
@@ -74,50 +74,78 @@ func New(cfg Config) *Applier {
 	if cfg.Watch == nil {
 		cfg.Watch = func(Activity) {}
 	}
-	return &Applier{machine: cfg.Machine, store: cfg.Store, now: cfg.Now, log: cfg.Log, watch: cfg.Watch, said: cfg.Said.Results}
+	return &Applier{scribe: scribe{cfg.Now}, machine: cfg.Machine, store: cfg.Store, log: cfg.Log, watch: cfg.Watch, said: cfg.Said.Results}
 }
 
 // Plan says what Reconcile would do now, and touches nothing.
 func (a *Applier) Plan(ctx context.Context, d Desired) (Plan, error) {
-	k, err := a.known(ctx, d)
+	return Foresee(ctx, a.machine, a.store.View(), d)
+}
+
+// Foresee says what a pass over d would do on m, of which record is the record.
+// It looks, and touches nothing; record may be one that was read while another
+// process has the store open.
+func Foresee(ctx context.Context, m resource.Machine, record store.View, d Desired) (Plan, error) {
+	keys, err := places(d, record)
 	if err != nil {
 		return Plan{}, err
 	}
-	return k.plan(), nil
+	seen, err := look(ctx, m, keys)
+	if err != nil {
+		return Plan{}, err
+	}
+	return NewPlan(d, record, seen), nil
 }
 
-// known looks at everything d declares and everything that is owned.
+// known looks at everything a pass over d is about.
 func (a *Applier) known(ctx context.Context, d Desired) (*known, error) {
-	k := newKnown(d, a.store.View())
-	var keys []store.Key
-	declared := map[store.Key]bool{}
-	for _, r := range d.Resources {
-		key := resource.KeyOf(r)
-		if declared[key] {
-			return nil, fmt.Errorf("plan: %s is declared twice", key)
-		}
-		declared[key] = true
-		keys = append(keys, key)
-	}
-	for key := range k.owned {
-		if !declared[key] && resource.Known(key.Kind) {
-			keys = append(keys, key)
-		}
-	}
-	seen, err := a.look(ctx, keys)
+	record := a.store.View()
+	keys, err := places(d, record)
 	if err != nil {
 		return nil, err
 	}
+	seen, err := look(ctx, a.machine, keys)
+	if err != nil {
+		return nil, err
+	}
+	k := newKnown(d, record)
 	k.saw(seen)
 	return k, nil
 }
 
-func (a *Applier) look(ctx context.Context, keys []store.Key) (Seen, error) {
-	accounts, err := a.machine.Accounts()
+// places lists everything that is declared, owned, or announced and left open.
+func places(d Desired, record store.View) ([]store.Key, error) {
+	var keys []store.Key
+	listed := map[store.Key]bool{}
+	for _, r := range d.Resources {
+		key := resource.KeyOf(r)
+		if listed[key] {
+			return nil, fmt.Errorf("plan: %s is declared twice", key)
+		}
+		listed[key] = true
+		keys = append(keys, key)
+	}
+	add := func(key store.Key) {
+		if !listed[key] && resource.Known(key.Kind) {
+			listed[key] = true
+			keys = append(keys, key)
+		}
+	}
+	for _, o := range record.Owned {
+		add(o.Key)
+	}
+	for _, in := range record.Intents {
+		add(in.Key)
+	}
+	return keys, nil
+}
+
+func look(ctx context.Context, m resource.Machine, keys []store.Key) (Seen, error) {
+	accounts, err := m.Accounts()
 	if err != nil {
 		return Seen{}, err
 	}
-	return Seen{Found: resource.Look(ctx, a.machine, keys), Accounts: accounts}, nil
+	return Seen{Found: resource.Look(ctx, m, keys), Accounts: accounts}, nil
 }
 
 // Reconcile brings the machine to d, as far as it can, and says what became of

@@ -69,18 +69,7 @@ func (p *pass) record(records []store.Record) error {
 		p.errs = append(p.errs, err)
 		return err
 	}
-	for _, r := range records {
-		switch r := r.(type) {
-		case store.Owned:
-			p.owned[r.Key] = r
-		case store.Forgotten:
-			delete(p.owned, r.Key)
-		case store.Owed:
-			p.debts[r.Unit] = append(p.debts[r.Unit], r)
-		case store.Settled:
-			delete(p.debts, r.Unit)
-		}
-	}
+	p.follow(records)
 	return nil
 }
 
@@ -122,7 +111,7 @@ func (p *pass) decideAgain(ctx context.Context, steps []Step) []Step {
 		for i, s := range steps {
 			keys[i] = s.key()
 		}
-		seen, err := p.look(ctx, keys)
+		seen, err := look(ctx, p.machine, keys)
 		if err != nil {
 			p.errs = append(p.errs, err) // go on with what was seen before
 		} else {
@@ -139,7 +128,7 @@ func (p *pass) decideAgain(ctx context.Context, steps []Step) []Step {
 		case !p.stale && resource.OnDisk(s.Kind) && !s.homeless:
 			again[i] = s // only what is on the disk decides, and nobody has been there
 		case p.waitsFor(s) != "":
-			again[i] = s.with(verbWait, "it waits for "+p.waitsFor(s)+", which did not work")
+			again[i] = s.with(VerbWait, "it waits for "+p.waitsFor(s)+", which did not work")
 		default:
 			again[i] = p.apply(s.resource, s.late)
 		}
@@ -149,17 +138,7 @@ func (p *pass) decideAgain(ctx context.Context, steps []Step) []Step {
 }
 
 // waitsFor names the resource that has to work before s is tried.
-func (p *pass) waitsFor(s Step) string {
-	if s.resource.Service == nil {
-		return ""
-	}
-	for _, id := range s.resource.Service.RestartOn {
-		if p.didNotWork(id) {
-			return id
-		}
-	}
-	return ""
-}
+func (p *pass) waitsFor(s Step) string { return needed(s, p.didNotWork) }
 
 func (p *pass) didNotWork(id string) bool {
 	return p.became[id] == declaration.StatusFailed || p.became[id] == declaration.StatusWaiting

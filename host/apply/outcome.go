@@ -48,7 +48,7 @@ func (p *pass) came(s Step, in store.Intent, found resource.Found, err error) ([
 		return p.note(s), declaration.StatusInSync, ""
 	case VerbBlocked:
 		return nil, declaration.StatusFailed, s.Why
-	case verbWait:
+	case VerbWait:
 		return nil, declaration.StatusWaiting, s.Why
 	case VerbForget:
 		return p.done(p.intent(s), s.before), declaration.StatusRemoved, s.Why
@@ -67,7 +67,7 @@ func (p *pass) came(s Step, in store.Intent, found resource.Found, err error) ([
 func (p *pass) note(s Step) []store.Record {
 	in := p.intent(s)
 	var records []store.Record
-	if s.owned.ID != "" && resource.Differs(s.Kind, s.owned.Made, s.before) != "" {
+	if s.owes() {
 		records = p.owed(in)
 	}
 	return append(records, p.own(in, s.before))

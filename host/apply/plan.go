@@ -27,8 +27,7 @@ const (
 	VerbLeave   Verb = "leave"   // not declared any more, and not the host's to remove
 	VerbRefuse  Verb = "refuse"  // not declared any more, but the record of it is doubtful
 	VerbBlocked Verb = "blocked" // something is in the way
-
-	verbWait Verb = "wait" // only while a plan is carried out: what it needs did not work
+	VerbWait    Verb = "wait"    // what it needs does not work
 )
 
 // Step is one resource's part of a plan.
@@ -60,6 +59,12 @@ func (s Step) acts() bool {
 	return false
 }
 
+// owes says whether the services that restart because of the step owe that: it
+// changes something, or finds it changed since it was made.
+func (s Step) owes() bool {
+	return s.acts() || s.Verb == VerbNote && s.owned.ID != "" && resource.Differs(s.Kind, s.owned.Made, s.before) != ""
+}
+
 // Plan is what a pass does, in order: what is declared as it is declared, then
 // what is owned and not declared any more, then the services that used it. The
 // same input gives the same plan.
@@ -79,6 +84,12 @@ func (p Plan) Changes() int {
 		}
 	}
 	return n
+}
+
+// Quiet says that a pass would do nothing and leave nothing undone: everything
+// is as declared, or stays until somebody decides about it.
+func (p Plan) Quiet() bool {
+	return !slices.ContainsFunc(p.Steps, func(s Step) bool { return s.Verb != VerbNone && s.Verb != VerbRefuse })
 }
 
 // String is a line for each step that is not "none", and a line that counts.
@@ -105,15 +116,17 @@ func (p Plan) String() string {
 
 // Seen is what was observed of a machine.
 type Seen struct {
-	Found    map[store.Key]resource.Found // for every place that is declared or owned
+	Found    map[store.Key]resource.Found // for every place that is declared, owned, or announced and left open
 	Accounts system.Accounts
 }
 
 // NewPlan decides what brings a machine, of which this is the record and this
-// was seen, to d. It is pure.
+// was seen, to d. What a crash left open counts as what a pass resolves it to
+// before anything else. It is pure.
 func NewPlan(d Desired, record store.View, seen Seen) Plan {
 	k := newKnown(d, record)
 	k.saw(seen)
+	k.recovered(record.Intents)
 	return k.plan()
 }
 
@@ -127,6 +140,7 @@ type known struct {
 	runs    map[string]bool         // units that are declared to run
 	origins map[store.Key]store.State
 	late    map[string]bool // units that owe a restart once something is removed
+	last    uint64          // highest place in the order of ownership
 	seen    Seen
 }
 
@@ -138,6 +152,7 @@ func newKnown(d Desired, record store.View) *known {
 	}
 	for _, o := range record.Owned {
 		k.owned[o.Key] = o
+		k.last = max(k.last, o.Order)
 	}
 	for _, debt := range record.Debts {
 		k.debts[debt.Unit] = append(k.debts[debt.Unit], debt)
@@ -168,53 +183,6 @@ func (k *known) saw(seen Seen) {
 	k.seen.Accounts = seen.Accounts
 }
 
-func (k *known) plan() Plan {
-	p := Plan{Epoch: k.d.Epoch, Generation: k.d.Generation, Digest: k.d.Digest}
-	removals := k.removals()
-	for _, s := range removals {
-		for _, unit := range k.owesWhenGone(s) {
-			k.late[unit] = true
-		}
-	}
-	var late []Step
-	f := foresight{k: k, causes: map[string]string{}}
-	for _, r := range k.d.Resources {
-		p.Steps = append(p.Steps, f.step(k.apply(r, false)))
-		if r.Kind() == declaration.KindService && k.late[r.Service.Unit] {
-			s := k.apply(r, true)
-			s.late = true
-			late = append(late, s.with(VerbRestart, "it owes a restart once what it uses is removed"))
-		}
-	}
-	p.Steps = append(append(p.Steps, removals...), late...)
-	return p
-}
-
-// foresight follows, while a plan is made, what its steps will lead to. When the
-// plan is carried out every step is decided once more by what it did lead to.
-type foresight struct {
-	k        *known
-	causes   map[string]string // unit → ID of a step that changes what it restarts on
-	packages bool              // a step installs a package, which may bring users
-}
-
-func (f *foresight) step(s Step) Step {
-	cause := f.causes[s.Where]
-	switch {
-	case s.Verb == VerbBlocked && s.homeless && f.packages:
-		s = s.with(VerbMake, "once the user or group it belongs to has come with a package")
-	case s.Kind == declaration.KindService && cause != "" && !f.k.late[s.Where] && (s.Verb == VerbNone || s.Verb == VerbNote):
-		s = s.with(VerbRestart, "it restarts when "+cause+" changes")
-	}
-	if s.acts() {
-		f.packages = f.packages || s.Kind == declaration.KindPackage
-		for _, unit := range f.k.dues[s.ID] {
-			f.causes[unit] = s.ID
-		}
-	}
-	return s
-}
-
 // owesWhenGone lists the units that owe a restart when s removes something.
 func (k *known) owesWhenGone(s Step) []string {
 	if s.Verb != VerbRemove && s.Verb != VerbForget {
@@ -238,11 +206,11 @@ func (k *known) apply(r declaration.Resource, late bool) Step {
 	switch {
 	case found.Err != nil:
 		return s.with(VerbBlocked, found.Err.Error())
+	case !found.State.Absent() && found.State.Type != target.Type:
+		return s.with(VerbBlocked, fmt.Sprintf("a %s is in the way: move it away, or declare another path", found.State.Type))
 	case err != nil:
 		s.homeless = true
 		return s.with(VerbBlocked, err.Error())
-	case !found.State.Absent() && found.State.Type != target.Type:
-		return s.with(VerbBlocked, fmt.Sprintf("a %s is in the way: move it away, or declare another path", found.State.Type))
 	}
 	debts := k.debts[s.Where]
 	s.restart = s.Kind == declaration.KindService && k.runs[s.Where] && len(debts) > 0 && (late || !k.late[s.Where])
@@ -270,7 +238,7 @@ func (k *known) apply(r declaration.Resource, late bool) Step {
 }
 
 func (s Step) with(v Verb, why string) Step {
-	s.Verb, s.Why = v, why
+	s.Verb, s.Why = v, line(why)
 	return s
 }
 

@@ -3,6 +3,7 @@ package apply
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"mesh/host/declaration"
 	"mesh/host/resource"
@@ -50,22 +51,30 @@ func (a *Applier) close(in store.Intent, found resource.Found, owned bool) ([]st
 	if found.Err == nil && resource.OnDisk(in.Kind) {
 		found.Err = a.machine.Settle(in.Where) // seen is not yet durable
 	}
+	return a.closing(in, found, owned)
+}
+
+// scribe makes records. It is pure.
+type scribe struct{ now func() time.Time }
+
+// closing is close for what is durable.
+func (w scribe) closing(in store.Intent, found resource.Found, owned bool) ([]store.Record, string) {
 	if found.Err != nil {
 		return nil, fmt.Sprintf("%s: it is not known whether it was done: %s", in.Key, line(found.Err.Error()))
 	}
 	what := fmt.Sprintf("%s: %s, announced in generation %d", in.Key, in.Act, in.Generation)
 	switch resource.Resolve(in, found.State) {
 	case resource.Done:
-		return a.done(in, found.State), what + ", was done"
+		return w.done(in, found.State), what + ", was done"
 	case resource.Partly:
 		if in.Act == store.ActRemove {
 			return []store.Record{store.Dropped{Key: in.Key, Reason: "done in part"}}, what + ", was done in part"
 		}
-		return []store.Record{a.own(in, found.State)}, what + ", was done in part"
+		return []store.Record{w.own(in, found.State)}, what + ", was done in part"
 	case resource.Foreign:
 		reason := "what is there is neither what was nor what was to be"
 		if !owned && in.Act == store.ActApply {
-			return []store.Record{a.forgotten(in, reason)}, what + ": " + reason
+			return []store.Record{w.forgotten(in, reason)}, what + ": " + reason
 		}
 		return []store.Record{store.Dropped{Key: in.Key, Reason: reason}}, what + ": " + reason
 	}
@@ -75,45 +84,45 @@ func (a *Applier) close(in store.Intent, found resource.Found, owned bool) ([]st
 // done makes the records of an act that worked. Debts come first: if only a
 // part of the records reaches the disk, the intent is still open and they come
 // again.
-func (a *Applier) done(in store.Intent, found store.State) []store.Record {
-	records := a.owed(in)
+func (w scribe) done(in store.Intent, found store.State) []store.Record {
+	records := w.owed(in)
 	switch {
 	case in.Act == store.ActRemove:
-		return append(records, a.forgotten(in, ""))
+		return append(records, w.forgotten(in, ""))
 	case in.Kind == declaration.KindService:
 		switch {
 		case in.Act == store.ActRestart:
-			records = append(records, a.settled(in.Where, "restarted"))
+			records = append(records, w.settled(in.Where, "restarted"))
 		case resource.Running(found) && !resource.Running(in.Before):
-			records = append(records, a.settled(in.Where, "started"))
+			records = append(records, w.settled(in.Where, "started"))
 		}
 	}
-	return append(records, a.own(in, found))
+	return append(records, w.own(in, found))
 }
 
 // owed makes the debts of a change.
-func (a *Applier) owed(in store.Intent) (debts []store.Record) {
+func (w scribe) owed(in store.Intent) (debts []store.Record) {
 	for _, unit := range in.Owes {
 		debts = append(debts, store.Owed{
-			Unit: unit, ID: in.ID, Because: in.Key, Epoch: in.Epoch, Generation: in.Generation, Time: a.now().UTC(),
+			Unit: unit, ID: in.ID, Because: in.Key, Epoch: in.Epoch, Generation: in.Generation, Time: w.now().UTC(),
 		})
 	}
 	return debts
 }
 
-func (a *Applier) own(in store.Intent, found store.State) store.Owned {
+func (w scribe) own(in store.Intent, found store.State) store.Owned {
 	return store.Owned{
 		Key: in.Key, ID: in.ID, Epoch: in.Epoch, Generation: in.Generation,
-		Origin: in.Origin, Made: found, Restarts: in.Owes, Time: a.now().UTC(),
+		Origin: in.Origin, Made: found, Restarts: in.Owes, Time: w.now().UTC(),
 	}
 }
 
-func (a *Applier) forgotten(in store.Intent, left string) store.Forgotten {
+func (w scribe) forgotten(in store.Intent, left string) store.Forgotten {
 	return store.Forgotten{
-		Key: in.Key, ID: in.ID, Epoch: in.Epoch, Generation: in.Generation, Left: left, Time: a.now().UTC(),
+		Key: in.Key, ID: in.ID, Epoch: in.Epoch, Generation: in.Generation, Left: left, Time: w.now().UTC(),
 	}
 }
 
-func (a *Applier) settled(unit, reason string) store.Settled {
-	return store.Settled{Unit: unit, Reason: reason, Time: a.now().UTC()}
+func (w scribe) settled(unit, reason string) store.Settled {
+	return store.Settled{Unit: unit, Reason: reason, Time: w.now().UTC()}
 }

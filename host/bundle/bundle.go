@@ -51,17 +51,24 @@ func Accept(text []byte, now time.Time) (store.Accepted, error) {
 	return store.Accepted{Source: store.SourceBundle, Digest: digest, Time: now.UTC(), Document: text}, nil
 }
 
+// Admit is Accept for the machine of cfg, of which it uses no Hand. It refuses
+// what Reconcile refuses, with the same errors, and touches nothing.
+func Admit(cfg Config, text []byte) (store.Accepted, error) {
+	accepted, err := Accept(text, cfg.Now())
+	if err == nil && cfg.Mesh != "" {
+		err = &EnrolledError{Mesh: cfg.Mesh, Node: cfg.Node}
+	}
+	return accepted, err
+}
+
 // Reconcile brings the machine to the bundle and says what became of each
 // resource; the outcome is complete even when there is an error. A text that is
 // no bundle, and a machine that is a member of a mesh (*EnrolledError), are
 // refused before anything is touched.
 func Reconcile(ctx context.Context, cfg Config, text []byte) (declaration.Outcome, error) {
-	accepted, err := Accept(text, cfg.Now())
+	accepted, err := Admit(cfg, text)
 	if err != nil {
 		return declaration.Outcome{}, err
-	}
-	if cfg.Mesh != "" {
-		return declaration.Outcome{}, &EnrolledError{Mesh: cfg.Mesh, Node: cfg.Node}
 	}
 	_, outcome, err := cfg.Hand.Pass(ctx, &accepted)
 	if err != nil {

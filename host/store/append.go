@@ -52,7 +52,7 @@ func (s *Store) framesLocked(records []Record) (frames []frame, buffer []byte, e
 		seq := s.state.last + 1 + uint64(i)
 		switch r := record.(type) {
 		case Accepted:
-			if err := s.state.mayAccept(r); err != nil {
+			if err := mayFollow(s.state.heldNow(), r); err != nil {
 				return nil, nil, err
 			}
 		case Owned:
@@ -80,13 +80,15 @@ func (s *Store) frame(r Record, seq uint64) (frame, error) {
 	return frame{kind: r.kind(), seq: seq, payload: payload}, nil
 }
 
-// mayAccept refuses a declaration that would take the node back.
-func (s *state) mayAccept(a Accepted) error {
-	if s.accepted == nil {
-		return nil
-	}
-	held := s.accepted.record
+// MayAccept says why Append would refuse a after what v holds; the error matches
+// ErrOlder.
+func (v View) MayAccept(a Accepted) error { return mayFollow(v.Accepted, a) }
+
+// mayFollow refuses a declaration that would take the node back.
+func mayFollow(held *Accepted, a Accepted) error {
 	switch {
+	case held == nil:
+		return nil
 	case held.Source == SourcePlane && a.Source == SourceBundle:
 		return fmt.Errorf("accept bundle: %w: this node follows the plane of mesh %s (epoch %d, generation %d)",
 			ErrOlder, held.Mesh, held.Epoch, held.Generation)

@@ -150,6 +150,14 @@ func (s *state) ordered(o Owned, seq uint64) Owned {
 	return o
 }
 
+// heldNow is the declaration followed; nil for none.
+func (s *state) heldNow() *Accepted {
+	if s.accepted == nil {
+		return nil
+	}
+	return &s.accepted.record
+}
+
 // frames are the live records, oldest first.
 func (s *state) frames() []frame {
 	all := slices.Clone(s.unknown)

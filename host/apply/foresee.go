@@ -1,0 +1,127 @@
+package apply
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"mesh/host/declaration"
+	"mesh/host/store"
+)
+
+// plan decides what a pass does, by what is known before it begins.
+func (k *known) plan() Plan {
+	p := Plan{Epoch: k.d.Epoch, Generation: k.d.Generation, Digest: k.d.Digest}
+	removals := k.removals()
+	for i, s := range removals {
+		for _, unit := range k.owesWhenGone(s) {
+			k.late[unit] = true
+		}
+		if s.Verb == VerbRemove && s.Kind == declaration.KindDirectory {
+			removals[i].Why += ", and goes if nothing else is in it"
+		}
+	}
+	var late []Step
+	f := foresight{k: k, causes: map[string]string{}, stuck: map[string]bool{}}
+	for _, r := range k.d.Resources {
+		s := f.step(k.apply(r, false))
+		p.Steps = append(p.Steps, s)
+		if s.Kind == declaration.KindService && k.late[s.Where] {
+			late = append(late, k.restartLate(r, s))
+		}
+	}
+	p.Steps = append(append(p.Steps, removals...), late...)
+	return p
+}
+
+// restartLate is the step behind the removals of a service that has s at its
+// place.
+func (k *known) restartLate(r declaration.Resource, s Step) Step {
+	late := k.apply(r, true)
+	late.late = true
+	if s.Verb == VerbBlocked || s.Verb == VerbWait {
+		return late.with(s.Verb, s.Why)
+	}
+	return late.with(VerbRestart, "it owes a restart once what it uses is removed")
+}
+
+// foresight follows, while a plan is made, what its steps will lead to. When the
+// plan is carried out every step is decided once more by what it did lead to.
+type foresight struct {
+	k        *known
+	causes   map[string]string // unit → ID of a step that changes what it restarts on
+	stuck    map[string]bool   // IDs of steps that will not work
+	packages bool              // a step installs a package, which may bring users
+}
+
+func (f *foresight) step(s Step) Step {
+	cause, needs := f.causes[s.Where], f.waitsFor(s)
+	switch {
+	case needs != "":
+		s = s.with(VerbWait, "it waits for "+needs+", which will not work")
+	case s.Verb == VerbBlocked && s.homeless && f.packages:
+		s = s.with(VerbMake, "once the user or group it belongs to has come with a package")
+	case s.Kind == declaration.KindService && cause != "" && !f.k.late[s.Where] && (s.Verb == VerbNone || s.Verb == VerbNote):
+		s = s.with(VerbRestart, "it restarts when "+cause+" changes")
+	}
+	f.stuck[s.ID] = s.Verb == VerbBlocked || s.Verb == VerbWait
+	f.packages = f.packages || s.acts() && s.Kind == declaration.KindPackage
+	if s.owes() {
+		for _, unit := range f.k.dues[s.ID] {
+			f.causes[unit] = s.ID
+		}
+	}
+	return s
+}
+
+// waitsFor names the resource that has to work before s is tried.
+func (f *foresight) waitsFor(s Step) string {
+	return needed(s, func(id string) bool { return f.stuck[id] })
+}
+
+// needed names the first resource that s waits for, of those that do not work.
+func needed(s Step, fails func(id string) bool) string {
+	if s.resource.Service == nil {
+		return ""
+	}
+	i := slices.IndexFunc(s.resource.Service.RestartOn, fails)
+	if i < 0 {
+		return ""
+	}
+	return s.resource.Service.RestartOn[i]
+}
+
+// recovered takes in how a pass closes what a crash left open.
+func (k *known) recovered(intents []store.Intent) {
+	untimed := scribe{func() time.Time { return time.Time{} }} // a plan tells no times
+	for _, in := range intents {
+		found, looked := k.seen.Found[in.Key]
+		if !looked {
+			continue // of a kind this build does not know
+		}
+		_, owned := k.owned[in.Key]
+		records, _ := untimed.closing(in, found, owned)
+		k.follow(records)
+	}
+}
+
+// follow takes in what was recorded, as the store does.
+func (k *known) follow(records []store.Record) {
+	for _, r := range records {
+		switch r := r.(type) {
+		case store.Owned:
+			k.last++
+			r.Order = cmp.Or(k.owned[r.Key].Order, k.last)
+			k.owned[r.Key] = r
+		case store.Forgotten:
+			delete(k.owned, r.Key)
+		case store.Owed:
+			same := func(o store.Owed) bool { return o.Because == r.Because }
+			if !slices.ContainsFunc(k.debts[r.Unit], same) {
+				k.debts[r.Unit] = append(k.debts[r.Unit], r)
+			}
+		case store.Settled:
+			delete(k.debts, r.Unit)
+		}
+	}
+}
