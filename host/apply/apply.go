@@ -18,6 +18,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"path"
 	"time"
 
 	"mesh/host/declaration"
@@ -94,7 +95,30 @@ func Foresee(ctx context.Context, m resource.Machine, record store.View, d Desir
 	if err != nil {
 		return Plan{}, err
 	}
+	seen.Missing = missing(ctx, m, d, seen)
 	return NewPlan(d, record, seen), nil
+}
+
+// missing looks for the directories of what is declared and not there. A pass
+// finds out by trying.
+func missing(ctx context.Context, m resource.Machine, d Desired, seen Seen) map[string]bool {
+	var keys []store.Key
+	listed := map[string]bool{"/": true}
+	for _, r := range d.Resources {
+		key := resource.KeyOf(r)
+		found, in := seen.Found[key], path.Dir(key.Where)
+		if resource.OnDisk(key.Kind) && found.Err == nil && found.State.Absent() && !listed[in] {
+			listed[in] = true
+			keys = append(keys, store.Key{Kind: declaration.KindDirectory, Where: in})
+		}
+	}
+	absent := map[string]bool{}
+	for key, found := range resource.Look(ctx, m, keys) {
+		if found.Err == nil && found.State.Absent() {
+			absent[key.Where] = true
+		}
+	}
+	return absent
 }
 
 // known looks at everything a pass over d is about.

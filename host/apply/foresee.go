@@ -2,10 +2,13 @@ package apply
 
 import (
 	"cmp"
+	"maps"
+	"path"
 	"slices"
 	"time"
 
 	"mesh/host/declaration"
+	"mesh/host/resource"
 	"mesh/host/store"
 )
 
@@ -22,7 +25,7 @@ func (k *known) plan() Plan {
 		}
 	}
 	var late []Step
-	f := foresight{k: k, causes: map[string]string{}, stuck: map[string]bool{}}
+	f := foresight{k: k, causes: map[string]string{}, stuck: map[string]bool{}, missing: maps.Clone(k.seen.Missing)}
 	for _, r := range k.d.Resources {
 		s := f.step(k.apply(r, false))
 		p.Steps = append(p.Steps, s)
@@ -51,6 +54,7 @@ type foresight struct {
 	k        *known
 	causes   map[string]string // unit → ID of a step that changes what it restarts on
 	stuck    map[string]bool   // IDs of steps that will not work
+	missing  map[string]bool   // directories that are not there yet
 	packages bool              // a step installs a package, which may bring users
 }
 
@@ -61,10 +65,15 @@ func (f *foresight) step(s Step) Step {
 		s = s.with(VerbWait, "it waits for "+needs+", which will not work")
 	case s.Verb == VerbBlocked && s.homeless && f.packages:
 		s = s.with(VerbMake, "once the user or group it belongs to has come with a package")
+	case s.Verb == VerbMake && resource.OnDisk(s.Kind) && f.missing[path.Dir(s.Where)] && !f.packages:
+		s = s.with(VerbBlocked, "the directory it lies in is not there: declare it before this")
 	case s.Kind == declaration.KindService && cause != "" && !f.k.late[s.Where] && (s.Verb == VerbNone || s.Verb == VerbNote):
 		s = s.with(VerbRestart, "it restarts when "+cause+" changes")
 	}
 	f.stuck[s.ID] = s.Verb == VerbBlocked || s.Verb == VerbWait
+	if s.Kind == declaration.KindDirectory && s.acts() {
+		delete(f.missing, s.Where)
+	}
 	f.packages = f.packages || s.acts() && s.Kind == declaration.KindPackage
 	if s.owes() {
 		for _, unit := range f.k.dues[s.ID] {

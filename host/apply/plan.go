@@ -118,6 +118,7 @@ func (p Plan) String() string {
 type Seen struct {
 	Found    map[store.Key]resource.Found // for every place that is declared, owned, or announced and left open
 	Accounts system.Accounts
+	Missing  map[string]bool // directories that are not there, in which something is declared that is not there either
 }
 
 // NewPlan decides what brings a machine, of which this is the record and this
@@ -180,7 +181,7 @@ func (k *known) saw(seen Seen) {
 			k.origins[key] = found.State
 		}
 	}
-	k.seen.Accounts = seen.Accounts
+	k.seen.Accounts, k.seen.Missing = seen.Accounts, seen.Missing
 }
 
 // owesWhenGone lists the units that owe a restart when s removes something.
