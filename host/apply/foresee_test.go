@@ -180,6 +180,18 @@ func TestForeseen(t *testing.T) {
 	}
 }
 
+// TestForeseenPackageMayBringTheDirectory: that there is none yet says nothing
+// when a package is installed before.
+func TestForeseenPackageMayBringTheDirectory(t *testing.T) {
+	m := systemtest.New()
+	m.OfferPackage("p", systemtest.Offer{Versions: []string{"1"}})
+	p, err := foreseen(m, applytest.Desired(1,
+		declaration.Resource{ID: "m/p", Package: &declaration.Package{Name: "p"}}, applytest.File("m/n", "/nowhere/x", "x")))
+	if err != nil || p.Changes() != 2 {
+		t.Errorf("%v\n%s", err, p)
+	}
+}
+
 // owing records that a unit owes a restart because of /etc/f, and if again that
 // a pass was cut short after it wrote that file once more.
 func owing(again bool) func(m *systemtest.Machine) {

@@ -200,7 +200,11 @@ func TestAcceptedNeverGoesBack(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			s, _ := open(t, systemtest.New())
 			must(t, s.Append(tt.held))
+			may := s.View().MayAccept(tt.next)
 			err := s.Append(tt.next)
+			if fmt.Sprint(may) != fmt.Sprint(err) {
+				t.Errorf("it may: %v; it does: %v", may, err)
+			}
 			if errors.Is(err, store.ErrOlder) != tt.older || (err != nil) != tt.older {
 				t.Errorf("%v", err)
 			}
