@@ -132,7 +132,7 @@ func (g Graph) title() string {
 // kind says what a segment stands for.
 func (s Segment) kind() string {
 	if s.Public {
-		return "public"
+		return "the outside"
 	}
 	return "site"
 }

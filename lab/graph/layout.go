@@ -33,7 +33,7 @@ type box struct {
 
 // layout is where everything is drawn.
 type layout struct {
-	bars          []bar // by segment
+	bars          []bar // by segment; until it settles, left is the column of one in which nobody stands
 	routers       []box
 	machines      []box
 	boxWidth      int
@@ -77,27 +77,25 @@ func lay(g Graph) layout {
 // measure finds how wide boxes and columns have to be.
 func (p *planner) measure() {
 	p.l.boxWidth = boxMin
-	widest := 0
+	widest, shift := 0, 0
 	node := func(name string, lines []string, links ...Link) {
 		p.l.boxWidth = max(p.l.boxWidth, nameWidth*length(name)+2*padding)
 		for _, line := range lines {
 			p.l.boxWidth = max(p.l.boxWidth, monoWidth*length(line)+2*padding)
 		}
 		for _, l := range links {
-			for _, a := range l.Addrs {
-				widest = max(widest, monoWidth*length(a.String()))
-			}
+			widest = max(widest, l.width())
 		}
+		shift = max(shift, linkShift*(len(links)-2)) // one goes up, and the first downwards is not shifted
+		p.l.boxWidth = max(p.l.boxWidth, 2*(shift+padding))
 	}
-	shifts := 0
 	for _, r := range p.g.Routers {
 		node(r.Name, []string{r.about()}, r.Outside, r.Inside)
 	}
 	for _, m := range p.g.Machines {
 		node(m.Name, m.lines(), m.Links...)
-		shifts = max(shifts, len(m.Links)-2)
 	}
-	p.pitch = max(p.l.boxWidth+nodeGap, widest+padding+linkShift*shifts+nodeGap)
+	p.pitch = max(p.l.boxWidth, widest+padding+shift) + nodeGap
 }
 
 func length(s string) int { return len([]rune(s)) }
@@ -116,22 +114,32 @@ func (p *planner) visit(segment int) {
 	}
 	p.visited[segment] = true
 	p.order = append(p.order, segment)
-	before := p.next
+	alone := true
 	for i, m := range p.g.Machines {
-		if !p.placed[i] && slices.ContainsFunc(m.Links, func(l Link) bool { return l.Segment == segment }) {
+		if !standsIn(m.Links, segment) {
+			continue
+		}
+		alone = false
+		if !p.placed[i] {
 			p.placed[i] = true
 			p.l.machines[i] = box{x: p.column(), links: m.Links}
 		}
 	}
 	for i, r := range p.g.Routers {
+		alone = alone && r.Inside.Segment != segment
 		if r.Outside.Segment == segment {
+			alone = false
 			p.l.routers[i] = box{x: p.column(), links: []Link{r.Outside, r.Inside}}
 			p.visit(r.Inside.Segment)
 		}
 	}
-	if before == p.next { // nobody new stands here: a column for the bar alone
+	if alone {
 		p.l.bars[segment].left = p.column()
 	}
+}
+
+func standsIn(links []Link, segment int) bool {
+	return slices.ContainsFunc(links, func(l Link) bool { return l.Segment == segment })
 }
 
 // settle finds the span of a segment's bar, and the first row below its outside
@@ -141,7 +149,7 @@ func (p *planner) settle(segment int) {
 	left, right := b.left, b.left
 	for _, boxes := range [][]box{p.l.routers, p.l.machines} {
 		for _, n := range boxes {
-			if !slices.ContainsFunc(n.links, func(l Link) bool { return l.Segment == segment }) {
+			if !standsIn(n.links, segment) {
 				continue
 			}
 			if left == 0 || n.x < left {
@@ -187,48 +195,59 @@ func (p *planner) heights() {
 		rows = max(rows, b.row+1)
 		p.l.width = max(p.l.width, b.right+margin)
 	}
-	tall, above, below, boxes := make([]int, rows), make([]int, rows), make([]int, rows), make([]bool, rows)
+	needs := make([]needs, rows)
 	for i, s := range p.g.Segments {
-		row := p.l.bars[i].row
-		tall[row] = max(tall[row], barTop+lineStep*len(s.lines())+padding)
+		need := &needs[p.l.bars[i].row]
+		need.bar = max(need.bar, barTop+lineStep*len(s.lines())+padding)
 	}
-	for _, all := range [][]box{p.l.routers, p.l.machines} {
-		for i := range all {
-			n := &all[i]
-			n.row = rows
-			for _, l := range n.links {
-				n.row = min(n.row, p.l.bars[l.Segment].row)
-			}
-			boxes[n.row] = true
-			for _, l := range n.links {
-				row, room := p.l.bars[l.Segment].row, linkMin+lineStep*len(l.Addrs)
-				if row == n.row {
-					below[row] = max(below[row], room)
-				} else {
-					above[row] = max(above[row], room)
-				}
-				widest := 0
-				for _, a := range l.Addrs {
-					widest = max(widest, monoWidth*length(a.String()))
-				}
-				p.l.width = max(p.l.width, n.x+padding+widest+margin)
-			}
+	for _, boxes := range [][]box{p.l.routers, p.l.machines} {
+		for i := range boxes {
+			p.hang(&boxes[i], needs)
 		}
 	}
 	y := titleRoom
-	for row := range rows {
-		y += max(above[row], margin)
+	for row, need := range needs {
+		y += max(need.above, margin)
 		for i := range p.l.bars {
 			if b := &p.l.bars[i]; b.row == row {
-				b.top, b.bottom = y, y+tall[row]
+				b.top, b.bottom = y, y+need.bar
 			}
 		}
-		y += tall[row] + below[row]
+		y += need.bar + need.below
 		p.l.rowTop = append(p.l.rowTop, y)
-		if boxes[row] {
-			y += boxHeight
-		}
+		y += need.boxes
 	}
 	p.l.height = y + margin
 	p.l.width = max(p.l.width, nameWidth*length(p.g.title())+2*margin)
+}
+
+// needs are the heights of a row's parts: its bars, the addresses above and
+// below them, and its boxes.
+type needs struct{ above, bar, below, boxes int }
+
+// hang puts n below the topmost of its segments, and makes room for it.
+func (p *planner) hang(n *box, needs []needs) {
+	n.row = len(needs) - 1
+	for _, l := range n.links {
+		n.row = min(n.row, p.l.bars[l.Segment].row)
+	}
+	needs[n.row].boxes = boxHeight
+	for _, l := range n.links {
+		row, room := p.l.bars[l.Segment].row, linkMin+lineStep*len(l.Addrs)
+		if row == n.row {
+			needs[row].below = max(needs[row].below, room)
+		} else {
+			needs[row].above = max(needs[row].above, room)
+		}
+		p.l.width = max(p.l.width, n.x+padding+l.width()+margin)
+	}
+}
+
+// width is how wide the addresses of l are.
+func (l Link) width() int {
+	widest := 0
+	for _, a := range l.Addrs {
+		widest = max(widest, monoWidth*length(a.String()))
+	}
+	return widest
 }

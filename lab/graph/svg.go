@@ -65,7 +65,7 @@ func (l layout) links(b, ends *strings.Builder, n box) {
 				from, to = l.rowTop[n.row]+boxHeight, bar.top
 				text, meets = to-lineStep*len(link.Addrs)+4, to
 			}
-			fmt.Fprintf(b, `<line class="link" x1="%d" y1="%d" x2="%[1]d" y2="%d"/>`+"\n", x, from, to)
+			fmt.Fprintf(b, `<line class="link" x1="%[1]d" y1="%[2]d" x2="%[1]d" y2="%[3]d"/>`+"\n", x, from, to)
 			for i, a := range link.Addrs {
 				fmt.Fprintf(b, `<text class="address" x="%d" y="%d">%s</text>`+"\n", x+8, text+i*lineStep, a)
 			}
