@@ -179,13 +179,13 @@ func texts[T fmt.Stringer](all []T) []string {
 	return written
 }
 
-// plain is s on one line of valid UTF-8, without what is not seen but can move
-// or hide what is beside it.
+// plain is s on one line of valid UTF-8 (strings.Map sees to that), without what
+// is not seen but can move or hide what is beside it.
 func plain(s string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) || unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp) {
 			return ' '
 		}
 		return r
-	}, strings.ToValidUTF8(s, "\uFFFD"))
+	}, s)
 }

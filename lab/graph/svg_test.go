@@ -16,9 +16,9 @@ import (
 	"mesh/lab/graph"
 )
 
-// TestNothingOverlaps: in the picture of any graph no two boxes or bars touch,
-// every link ends on the edge of the segment that it belongs to, and all of it
-// is within the picture.
+// TestNothingOverlaps: in the picture of any graph no two boxes or bars touch, every
+// link ends on the edge of the segment that it belongs to, what is outside is
+// above, and all of it is within the picture.
 func TestNothingOverlaps(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		g := anyGraph(t)
@@ -40,6 +40,9 @@ func TestNothingOverlaps(t *testing.T) {
 		}
 		links := map[string]int{}
 		for _, r := range g.Routers {
+			if outside, inside := boxes[r.Outside.Segment], boxes[r.Inside.Segment]; outside.y >= inside.y {
+				t.Fatalf("%v, outside of %v, is not above it:\n%s", outside, inside, text)
+			}
 			links[g.Segments[r.Outside.Segment].Name]++
 			links[g.Segments[r.Inside.Segment].Name]++
 		}
