@@ -22,12 +22,16 @@ type document struct {
 	files    fs.FS
 }
 
-// openScenario reads the scenario that ships under a name, or the one in a file:
-// what has a slash or ends in .yaml is a path.
+// isPath tells a file from a name: what has a slash or ends in .yaml is a path.
+func isPath(source string) bool {
+	return strings.ContainsRune(source, '/') || strings.HasSuffix(source, ".yaml") || strings.HasSuffix(source, ".yml")
+}
+
+// openScenario reads the scenario that ships under a name, or the one in a file.
 func openScenario(source string) (document, error) {
 	dir, name := fs.FS(scenarios.Files), source+".yaml"
 	label := "scenarios/" + name
-	if strings.ContainsRune(source, '/') || strings.HasSuffix(source, ".yaml") || strings.HasSuffix(source, ".yml") {
+	if isPath(source) {
 		root, err := os.OpenRoot(filepath.Dir(source))
 		if err != nil {
 			return document{}, cli.WithCode(cli.Usage, fmt.Errorf("read scenario %s: %w", source, err))

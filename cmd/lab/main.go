@@ -43,7 +43,7 @@ networks, and destroying it leaves nothing behind.`,
 		newRaise(a), newList(a), newStatus(a), newExec(a), newCopy(a), newConsole(a), newLogs(a),
 		newPower(a), newDestroy(a), newReap(a),
 		newWorld(),
-		newCheck(a), newSchema(a), newScenario(a),
+		newCheck(a), newGraph(a), newSchema(a), newScenario(a),
 		newImage(a),
 	)
 	return root

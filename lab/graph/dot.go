@@ -1,0 +1,83 @@
+package graph
+
+import (
+	"encoding/xml"
+	"fmt"
+	"strings"
+)
+
+// ink is how something is painted.
+type ink struct{ fill, line string }
+
+// One paint for each kind, in every format.
+var (
+	publicInk  = ink{"#dbeafe", "#2563eb"}
+	siteInk    = ink{"#ecfdf5", "#059669"}
+	routerInk  = ink{"#fef3c7", "#b45309"}
+	machineInk = ink{"#ffffff", "#475569"}
+)
+
+const (
+	textInk  = "#0f172a"
+	quietInk = "#475569"
+)
+
+// DOT writes g for Graphviz (https://graphviz.org/doc/info/lang.html), from the
+// outside at the top to the inside at the bottom.
+func (g Graph) DOT() string {
+	var b strings.Builder
+	// The name is never shown; that of the picture is its label.
+	fmt.Fprintf(&b, `graph scenario {
+  graph [label=<<b>%s</b>>, labelloc=t, fontname="Helvetica", fontsize=14, nodesep=0.5, ranksep=0.6, pad=0.2, ordering=out]
+  node [fontname="Helvetica", fontsize=12, fontcolor=%q, style=filled, margin="0.16,0.08"]
+  edge [fontname="Courier", fontsize=9, fontcolor=%q, color=%q]
+`, xmlEscape(g.title()), textInk, quietInk, quietInk)
+	for i, s := range g.Segments {
+		ink, style := siteInk, "filled"
+		if s.Public {
+			ink, style = publicInk, "filled,rounded,bold"
+		}
+		dotNode(&b, id("s", i), "box", style, ink, s.Name, append([]string{s.kind()}, s.lines()...))
+	}
+	for i, r := range g.Routers {
+		dotNode(&b, id("r", i), "hexagon", "filled", routerInk, r.Name, []string{r.about()})
+	}
+	for i, m := range g.Machines {
+		dotNode(&b, id("m", i), "box", "filled", machineInk, m.Name, m.lines())
+	}
+	edge := func(from, to string, of Link) {
+		fmt.Fprintf(&b, "  %s -- %s [label=<%s>]\n", from, to, dotLines(texts(of.Addrs)))
+	}
+	for i, m := range g.Machines {
+		for _, l := range m.Links {
+			edge(id("s", l.Segment), id("m", i), l)
+		}
+	}
+	for i, r := range g.Routers {
+		edge(id("s", r.Outside.Segment), id("r", i), r.Outside)
+		edge(id("r", i), id("s", r.Inside.Segment), r.Inside)
+	}
+	b.WriteString("}\n")
+	return b.String()
+}
+
+func dotNode(b *strings.Builder, id, shape, style string, ink ink, name string, lines []string) {
+	fmt.Fprintf(b, "  %s [shape=%s, style=%q, fillcolor=%q, color=%q, label=<<b>%s</b><br/><font point-size=\"10\">%s</font>>]\n",
+		id, shape, style, ink.fill, ink.line, xmlEscape(name), dotLines(lines))
+}
+
+// dotLines is lines as an HTML-like label has them.
+func dotLines(lines []string) string {
+	escaped := make([]string, len(lines))
+	for i, line := range lines {
+		escaped[i] = xmlEscape(line)
+	}
+	return strings.Join(escaped, "<br/>")
+}
+
+// xmlEscape makes s text between tags, and between quotes.
+func xmlEscape(s string) string {
+	var b strings.Builder
+	_ = xml.EscapeText(&b, []byte(plain(s))) // a Builder takes everything
+	return b.String()
+}

@@ -1,0 +1,129 @@
+package graph_test
+
+import (
+	"flag"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"mesh/lab/graph"
+	"mesh/lab/scenario"
+	"mesh/lab/underlay"
+	"mesh/scenarios"
+)
+
+var update = flag.Bool("update", false, "write the goldens anew")
+
+// format is a way to write a graph, and the ending of its goldens.
+type format struct {
+	ending string
+	write  func(graph.Graph) string
+}
+
+var formats = []format{{"mmd", graph.Graph.Mermaid}, {"dot", graph.Graph.DOT}, {"svg", graph.Graph.SVG}}
+
+// TestGoldens compares the pictures of each shipped scenario, and of one with a
+// bit of everything, with their goldens.
+func TestGoldens(t *testing.T) {
+	for _, name := range append(scenarios.Names(), "campus") {
+		for _, f := range formats {
+			t.Run(name+"."+f.ending, func(t *testing.T) {
+				text := f.write(draw(t, name, "0123abcd"))
+				golden(t, name+"."+f.ending, text)
+				if again := f.write(draw(t, name, "ffffffff")); again != text {
+					t.Errorf("the same scenario gives another text under another run (-first +second):\n%s", cmp.Diff(text, again))
+				}
+			})
+		}
+	}
+}
+
+// TestOrder: who is declared first is drawn first, in text and from left to right.
+func TestOrder(t *testing.T) {
+	g := draw(t, "campus", "0123abcd")
+	for _, f := range formats {
+		text, at := f.write(g), 0
+		for _, name := range []string{">web<", ">laptop<", ">desk<", ">jump<", ">wine<"} {
+			i := strings.Index(text[at:], name)
+			if i < 0 {
+				t.Fatalf("%s: %s is not drawn, or not after those declared before it:\n%s", f.ending, name, text)
+			}
+			at += i
+		}
+	}
+	boxes := map[string]shape{}
+	for _, b := range read(t, g.SVG()).boxes {
+		boxes[b.name] = b
+	}
+	if boxes["laptop"].x >= boxes["jump"].x {
+		t.Errorf("laptop stands at %d, right of jump at %d, which is declared after it", boxes["laptop"].x, boxes["jump"].x)
+	}
+}
+
+// TestGraphvizReads has the real parser read each graph in DOT.
+func TestGraphvizReads(t *testing.T) {
+	if _, err := exec.LookPath("dot"); err != nil {
+		t.Skip("graphviz is not installed: the text is compared, and not read by the real parser")
+	}
+	for _, g := range []graph.Graph{draw(t, "first-node", "0123abcd"), draw(t, "campus", "0123abcd"), named(hostile)} {
+		cmd := exec.CommandContext(t.Context(), "dot", "-Tplain")
+		cmd.Stdin = strings.NewReader(g.DOT())
+		var said strings.Builder
+		cmd.Stderr = &said
+		out, err := cmd.Output()
+		if err != nil || said.Len() > 0 {
+			t.Errorf("dot refuses the graph of %s: %v\n%s", g.Name, err, said.String())
+		}
+		want := len(g.Segments) + len(g.Routers) + len(g.Machines)
+		if got := strings.Count("\n"+string(out), "\nnode "); got != want {
+			t.Errorf("dot sees %d nodes in the graph of %s, want %d", got, g.Name, want)
+		}
+	}
+}
+
+// draw makes the graph of a scenario that ships, or of one in testdata.
+func draw(t *testing.T, name, run string) graph.Graph {
+	t.Helper()
+	var r io.Reader
+	if text, err := scenarios.Files.ReadFile(name + ".yaml"); err == nil {
+		r = strings.NewReader(string(text))
+	} else {
+		f, err := os.Open(filepath.Join("testdata", name+".yaml"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		r = f
+	}
+	s, err := scenario.Parse(name, r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u, err := underlay.Plan(s, run)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return graph.New(s.Name, s.About, *u, s.Machines)
+}
+
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s (-golden +got; -update writes it anew):\n%s", path, diff)
+	}
+}
