@@ -26,6 +26,7 @@ type walk struct {
 	raised      string           // what the bundle raised, as it was before the handover
 	handedOver  string           // the same, after the first declaration
 	enrolled    bench.HostStatus // after adoption command two, converged
+	spent       string           // the token that enrolled machine one
 	refused     map[string]refusal
 	secondState bench.HostStatus // machine two, converged on its first declaration
 }
@@ -99,9 +100,7 @@ func (w *walk) walkFirst(ctx context.Context) {
 	Expect(w.one.Input(ctx, token+"\n", "mesh-host enrol -").Err()).To(Succeed())
 	w.enrolled = converged(ctx, w.one, 1)
 	w.handedOver = w.one.Sh(ctx, whatTheBundleRaised).Stdout
-
-	By("keeping the spent token for later")
-	w.refused["spent"] = refusal{before: token}
+	w.spent = token
 }
 
 // hostFiles lists the host's own durable files with their digests.
@@ -120,7 +119,7 @@ func (w *walk) tryTokens(ctx context.Context) {
 		letter = "r"
 	}
 	for name, token := range map[string]string{
-		"spent":                   w.refused["spent"].before,
+		"spent":                   w.spent,
 		"expired":                 short, // a second is long over when the machine has answered
 		"cut short":               good[:len(good)-7],
 		"with one letter changed": good[:39] + letter + good[40:],
