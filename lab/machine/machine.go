@@ -40,6 +40,11 @@ type Spec struct {
 	NICs        []NIC  `json:"nics"`
 	ConsoleLog  string `json:"console_log"`    // appended: every byte of the serial console
 	ConsoleSock string `json:"console_socket"` // UNIX socket of the serial console, < 108 bytes; one reader at a time
+	// Display gives it a screen for Abuse.Screenshot. Nobody can connect to it.
+	Display bool `json:"display,omitempty"`
+	// Flushes lets the guest's flushes reach the disk's file. Without, they are
+	// swallowed, which is quicker and no loss unless the lab machine stops.
+	Flushes bool `json:"flushes,omitempty"`
 }
 
 // NIC is an interface whose tap the hypervisor makes on the lab machine.
@@ -65,6 +70,7 @@ type Cause string
 const (
 	Destroyed Cause = "destroyed" // by Destroy, or by somebody else through the hypervisor
 	ShutDown  Cause = "shut down" // the guest switched itself off
+	Saved     Cause = "saved"     // its memory was saved by Memory.Save
 	Panicked  Cause = "panicked"  // the guest's kernel reported a panic
 	Failed    Cause = "failed"    // the process ended without being asked to
 	Unknown   Cause = "unknown"   // the hypervisor remembers nothing of that machine

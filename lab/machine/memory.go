@@ -3,6 +3,7 @@ package machine
 import (
 	"context"
 	"errors"
+	"fmt"
 )
 
 // ErrForeign means that a memory image cannot be restored here: it is no memory
@@ -18,6 +19,33 @@ type Platform struct {
 	MachineType string      `json:"machine_type"` // versioned: "pc-q35-7.2"
 	CPU         string      `json:"cpu"`          // model as the guest sees it: "Nehalem"
 	Accelerator Accelerator `json:"accelerator"`
+}
+
+// Fits reports, one a line, why a memory image of a machine made from image
+// cannot be restored as s; nil when it can. Accelerator, memory, processors, a
+// display, whether a kernel is booted directly, and the MACs of the NICs in
+// their order are in the image. Match with ErrForeign.
+func (s Spec) Fits(image Spec) error {
+	var problems []error
+	differ := func(what string, is, want any) {
+		if is != want {
+			problems = append(problems, fmt.Errorf("%w: %s is %v in the image and %v in the spec", ErrForeign, what, is, want))
+		}
+	}
+	macs := func(s Spec) string {
+		var all []string
+		for _, n := range s.NICs {
+			all = append(all, n.MAC)
+		}
+		return fmt.Sprint(all)
+	}
+	differ("accelerator", image.Accelerator, s.Accelerator)
+	differ("memory_bytes", image.MemoryBytes, s.MemoryBytes)
+	differ("cpus", image.CPUs, s.CPUs)
+	differ("display", image.Display, s.Display)
+	differ("boot from a kernel", image.Kernel != "", s.Kernel != "")
+	differ("macs", macs(image), macs(s))
+	return errors.Join(problems...)
 }
 
 // Memory is what a hypervisor can do with the memory of machines. Memory images
@@ -41,8 +69,8 @@ type Memory interface {
 	Snapshot(ctx context.Context, name, memory, disk string) error
 	// Restore starts a machine, paused, from a memory image of Save or Snapshot,
 	// which is only read. The spec gives its name, UUID, run, disk, kernel
-	// command line for later boots, console and taps; its accelerator, memory,
-	// processors and the MACs of its NICs, in order, must be those of the image.
+	// command line for later boots, console and taps; it must fit the image, see
+	// Spec.Fits.
 	// The guest is told that it is another one now where hardware can (vmgenid).
 	// ErrForeign; any other error as Create. Nothing is left of a failed attempt.
 	Restore(ctx context.Context, spec Spec, memory string) error
@@ -57,12 +85,20 @@ type Throttle struct {
 	OperationsPerSecond int64 `json:"operations_per_second,omitempty"`
 }
 
+// Check refuses bounds below zero.
+func (t Throttle) Check() error {
+	if t.BytesPerSecond < 0 || t.OperationsPerSecond < 0 {
+		return fmt.Errorf("throttle of %d bytes and %d operations a second: neither may be below zero", t.BytesPerSecond, t.OperationsPerSecond)
+	}
+	return nil
+}
+
 // Abuse is what a hypervisor can do to a running machine. All of it is gone
 // when the machine ends. Each is idempotent. Safe for concurrent use.
 type Abuse interface {
 	// Reset presses the reset button: the guest boots anew, nothing flushed. ErrAbsent.
 	Reset(ctx context.Context, name string) error
-	// Link pulls (up false) or puts back the cable of a NIC. ErrAbsent.
+	// Link pulls (up false) or puts back the cable of a NIC that it has. ErrAbsent.
 	Link(ctx context.Context, name, mac string, up bool) error
 	// Throttle slows a machine's disk; the zero Throttle ends that. ErrAbsent.
 	Throttle(ctx context.Context, name string, t Throttle) error

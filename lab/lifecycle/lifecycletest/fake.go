@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"sort"
@@ -32,8 +33,9 @@ type Fake struct {
 
 	NotRoot     bool
 	KVM         bool
-	MemoryBytes int64 // zero: 64 GiB
-	SpaceBytes  int64 // zero: 1 TiB
+	MemoryBytes int64  // zero: 64 GiB
+	SpaceBytes  int64  // zero: 1 TiB
+	Emulator    string // that machines are run by; empty: machinetest.FakePlatform's
 
 	mu sync.Mutex // one operation at a time
 }
@@ -49,7 +51,17 @@ func (f *Fake) Ports(cfg lifecycle.Config) lifecycle.Config {
 type domain struct {
 	Spec  machine.Spec  `json:"spec"`
 	State machine.State `json:"state"`
+	// Booted tells that the guest has run, here or before its memory was saved.
+	Booted bool `json:"booted,omitempty"`
+	// Held is what the guest has in memory: under heldCmdline what its kernel was
+	// booted with, which is another machine's in a clone.
+	Held     map[string]string `json:"held"`
+	Pulled   []string          `json:"pulled,omitempty"` // MACs of NICs without a cable
+	Throttle machine.Throttle  `json:"throttle"`
+	Detached bool              `json:"detached,omitempty"` // the disk
 }
+
+const heldCmdline = "cmdline"
 
 // outsideState is one scenario's world as the fake keeps it.
 type outsideState struct {
@@ -172,8 +184,28 @@ func (f *Fake) names(kind string) (names []string) {
 	return names
 }
 
-// readDisk reads the files on an overlay; nil where it is none.
+// baseKey is where an overlay names the disk that it stands on; no file has
+// that path.
+const baseKey = ""
+
+// readDisk reads the files on a disk, those of what it stands on too; nil where
+// it is none.
 func readDisk(path string) map[string][]byte {
+	own := readLayer(path)
+	if own == nil {
+		return nil
+	}
+	files := map[string][]byte{}
+	if base := string(own[baseKey]); base != "" {
+		maps.Copy(files, readDisk(base)) // an image's disk holds nothing here
+	}
+	maps.Copy(files, own)
+	delete(files, baseKey)
+	return files
+}
+
+// readLayer is readDisk of that file alone, with baseKey.
+func readLayer(path string) map[string][]byte {
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return nil

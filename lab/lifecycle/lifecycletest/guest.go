@@ -78,12 +78,12 @@ func (g guests) shell(d domain, script string, stdin []byte) (out guest.Result) 
 	word, rest, _ := strings.Cut(script, " ")
 	switch {
 	case strings.HasPrefix(script, "cat /etc/machine-id"):
-		out.Stdout = []byte(argument(d.Spec.Cmdline, "systemd.machine_id") + "\n" +
-			argument(d.Spec.Cmdline, "systemd.hostname") + "\n" + g.addresses(d))
+		out.Stdout = []byte(argument(d.Held[heldCmdline], "systemd.machine_id") + "\n" +
+			argument(d.Held[heldCmdline], "systemd.hostname") + "\n" + g.addresses(d))
 	case strings.HasPrefix(script, "cd /etc/ssl/certs\n"), strings.Contains(script, "apt-get install"),
 		word == "mkdir":
 	case word == "journalctl":
-		out.Stdout = []byte("journal of " + argument(d.Spec.Cmdline, "systemd.hostname") + "\n")
+		out.Stdout = []byte("journal of " + argument(d.Held[heldCmdline], "systemd.hostname") + "\n")
 	case word == "echo":
 		out.Stdout = []byte(rest + "\n")
 	case word == "cat":
@@ -127,7 +127,7 @@ func (g guests) CopyIn(ctx context.Context, name string, content io.Reader, to s
 
 // writeDisk puts a file on a machine's disk.
 func writeDisk(d domain, path string, data []byte) error {
-	files := readDisk(d.Spec.Disk)
+	files := readLayer(d.Spec.Disk)
 	files[path] = data
 	text, err := json.Marshal(files)
 	if err != nil {

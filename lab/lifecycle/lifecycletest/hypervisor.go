@@ -2,6 +2,7 @@ package lifecycletest
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -56,48 +57,77 @@ var _ machine.Hypervisor = hypervisor{}
 
 func (h hypervisor) Create(ctx context.Context, s machine.Spec) error {
 	return h.change(ctx, "create "+s.Name, func() error {
-		if err := s.Check(); err != nil {
-			return err
-		}
-		if !h.has("daemon", "lab") {
-			return errors.New("no daemon")
-		}
-		if h.has("domain", s.Name) {
-			return fmt.Errorf("domain %s exists", s.Name)
-		}
-		if readDisk(s.Disk) == nil {
-			return fmt.Errorf("%s is no disk", s.Disk)
-		}
-		for _, nic := range s.NICs {
-			if h.has("link", nic.Tap) {
-				return fmt.Errorf("link %s exists", nic.Tap)
-			}
-			if err := h.put("link", nic.Tap, ""); err != nil {
-				return err
-			}
-		}
-		h.drop("dead", s.Name)
-		return h.put("domain", s.Name, domain{Spec: s, State: machine.Paused})
+		return h.place(s, map[string]string{heldCmdline: s.Cmdline})
 	})
 }
 
-func (h hypervisor) Resume(ctx context.Context, name string) error {
-	return h.change(ctx, "resume "+name, func() error {
+// place makes a machine, paused, whose guest holds that; nothing on an error.
+func (h hypervisor) place(s machine.Spec, held map[string]string) error {
+	if err := s.Check(); err != nil {
+		return err
+	}
+	if !h.has("daemon", "lab") {
+		return errors.New("no daemon")
+	}
+	if h.has("domain", s.Name) {
+		return fmt.Errorf("domain %s exists", s.Name)
+	}
+	if readDisk(s.Disk) == nil {
+		return fmt.Errorf("%s is no disk", s.Disk)
+	}
+	for _, nic := range s.NICs {
+		if h.has("link", nic.Tap) {
+			return fmt.Errorf("link %s exists", nic.Tap)
+		}
+	}
+	for _, nic := range s.NICs {
+		if err := h.put("link", nic.Tap, ""); err != nil {
+			return err
+		}
+	}
+	h.drop("dead", s.Name)
+	return h.put("domain", s.Name, domain{Spec: s, State: machine.Paused, Held: held})
+}
+
+// on does something to one machine between the calls of the hook.
+func (h hypervisor) on(ctx context.Context, what, name string, do func(d *domain) error) error {
+	return h.change(ctx, what+" "+name, func() error {
 		var d domain
 		if err := h.get("domain", name, &d); err != nil {
 			return machine.ErrAbsent
 		}
+		if err := do(&d); err != nil {
+			return err
+		}
+		if !h.has("domain", name) {
+			return nil // do ended it
+		}
+		return h.put("domain", name, d)
+	})
+}
+
+func (h hypervisor) Resume(ctx context.Context, name string) error {
+	return h.on(ctx, "resume", name, func(d *domain) error {
 		if d.State == machine.Running {
 			return nil
 		}
 		d.State = machine.Running
-		log, err := os.OpenFile(d.Spec.ConsoleLog, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
-		if err != nil {
-			return err
+		if d.Booted {
+			return nil
 		}
-		fmt.Fprintf(log, "%s boots\r\n", name)
-		return errors.Join(log.Close(), h.put("domain", name, d))
+		return d.boot()
 	})
+}
+
+// boot is what the guest does first.
+func (d *domain) boot() error {
+	d.Booted = true
+	log, err := os.OpenFile(d.Spec.ConsoleLog, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(log, "%s boots\r\n", d.Spec.Name)
+	return log.Close()
 }
 
 func (h hypervisor) Destroy(ctx context.Context, name string) error {
@@ -204,7 +234,11 @@ func (d disks) Overlay(ctx context.Context, base, path string) error {
 		if base == "" {
 			return errors.New("no base")
 		}
-		return os.WriteFile(path, []byte("{}"), 0o644)
+		data, err := json.Marshal(map[string][]byte{baseKey: []byte(base)})
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(path, data, 0o644)
 	})
 }
 

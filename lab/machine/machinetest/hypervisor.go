@@ -21,7 +21,7 @@ type Agent func(ctx context.Context, command string) (string, error)
 
 // Hypervisor is a world of machines that no process stands behind. It is
 // stricter than a real one: names, UUIDs, disks, taps, logs and sockets clash
-// across all machines. Make it with New. Safe for concurrent use.
+// across all machines. Memory images are files of its own, see Image. Make it with New. Safe for concurrent use.
 type Hypervisor struct {
 	// Broken, when not nil, is asked before each call with the method's and the
 	// machine's name; an error is returned as that call's. Set it before use.
@@ -40,8 +40,13 @@ var _ machine.Hypervisor = (*Hypervisor)(nil)
 type vm struct {
 	spec  machine.Spec
 	state machine.State
-	agent Agent         // nil: none answers
-	ended chan struct{} // closed at its end
+	held  map[string]string // what the guest has in memory
+	agent Agent             // nil: none answers
+	ended chan struct{}     // closed at its end
+
+	pulled   map[string]bool // MACs of NICs without a cable
+	throttle machine.Throttle
+	detached bool // the disk
 }
 
 // New returns an empty world.
@@ -62,7 +67,17 @@ func (h *Hypervisor) String() string {
 			fmt.Fprintf(&b, "  boot %s %s %q\n", m.spec.Kernel, m.spec.Initrd, m.spec.Cmdline)
 		}
 		for _, n := range m.spec.NICs {
-			fmt.Fprintf(&b, "  nic %s %s\n", n.MAC, n.Tap)
+			fmt.Fprintf(&b, "  nic %s %s", n.MAC, n.Tap)
+			if m.pulled[n.MAC] {
+				b.WriteString(" pulled")
+			}
+			b.WriteString("\n")
+		}
+		if m.detached {
+			b.WriteString("  disk detached\n")
+		}
+		if m.throttle != (machine.Throttle{}) {
+			fmt.Fprintf(&b, "  disk throttled to %d B/s, %d operations/s\n", m.throttle.BytesPerSecond, m.throttle.OperationsPerSecond)
 		}
 	}
 	return b.String()
@@ -103,16 +118,9 @@ func (h *Hypervisor) Create(ctx context.Context, spec machine.Spec) error {
 	if err := spec.Check(); err != nil {
 		return fmt.Errorf("create %s: %w", spec.Name, err)
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for _, m := range h.machines {
-		if err := clash(spec, m.spec); err != nil {
-			return fmt.Errorf("create %s: %w", spec.Name, err)
-		}
+	if err := h.place(spec, map[string]string{heldCmdline: spec.Cmdline}); err != nil {
+		return fmt.Errorf("create %s: %w", spec.Name, err)
 	}
-	spec.NICs = slices.Clone(spec.NICs)
-	h.machines[spec.Name] = &vm{spec: spec, state: machine.Paused, ended: make(chan struct{})}
-	delete(h.dead, spec.Name)
 	return nil
 }
 
@@ -139,20 +147,18 @@ func clash(a, b machine.Spec) error {
 
 // Resume is machine.Hypervisor's.
 func (h *Hypervisor) Resume(ctx context.Context, name string) error {
-	if err := h.enter(ctx, "resume", name); err != nil {
-		return err
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	m := h.machines[name]
-	if m == nil {
-		return fmt.Errorf("resume %s: %w", name, machine.ErrAbsent)
-	}
-	m.state = machine.Running
-	if m.agent == nil && h.NewAgent != nil {
+	return h.on(ctx, "resume", name, func(m *vm) error {
+		m.state = machine.Running
+		h.wakeLocked(m)
+		return nil
+	})
+}
+
+// wakeLocked gives a running machine its agent.
+func (h *Hypervisor) wakeLocked(m *vm) {
+	if m.state == machine.Running && m.agent == nil && h.NewAgent != nil {
 		m.agent = h.NewAgent(m.spec)
 	}
-	return nil
 }
 
 // Destroy is machine.Hypervisor's.
