@@ -72,6 +72,11 @@ func (h hypervisor) Snapshot(ctx context.Context, name, memory, disk string) err
 	})
 }
 
+func (h hypervisor) Disk(_ context.Context, name string) (string, error) {
+	d, err := h.living(name)
+	return d.Spec.Disk, err
+}
+
 // write makes the file of a machine's memory.
 func (h hypervisor) write(d domain, memory string) error {
 	if !d.Booted {

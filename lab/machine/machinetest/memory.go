@@ -96,6 +96,15 @@ func (h *Hypervisor) Snapshot(ctx context.Context, name, memory, disk string) er
 	})
 }
 
+// Disk is machine.Memory's.
+func (h *Hypervisor) Disk(ctx context.Context, name string) (disk string, err error) {
+	err = h.on(ctx, "ask the disk of", name, func(m *vm) error {
+		disk = m.spec.Disk
+		return nil
+	})
+	return disk, err
+}
+
 // image is the machine's memory. A machine that shares its disk's file with
 // nobody has nothing there that a snapshot would lose.
 func (m *vm) image() Image {
