@@ -13,6 +13,7 @@ import (
 	"mesh/cmd/internal/cli"
 	"mesh/lab/images"
 	"mesh/lab/lifecycle"
+	"mesh/lab/underlay"
 )
 
 // Where the lab keeps things unless told otherwise.
@@ -29,6 +30,7 @@ type app struct {
 	// What stands outside of this program; tests put their own in.
 	ports  func(*app) lifecycle.Config
 	images func(*app) imageStore
+	way    func(world string, m underlay.Machine) (way, error)
 	newRun func() string
 }
 
