@@ -10,9 +10,11 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -24,6 +26,7 @@ import (
 	"mesh/lab/world/dns"
 	"mesh/lab/world/namespace"
 	"mesh/lab/world/network"
+	"mesh/lab/world/stamp"
 )
 
 // Names of the services in a Status.
@@ -227,18 +230,30 @@ func (w *World) Status() Status {
 }
 
 // Serve is the whole of the process that Start starts: a world that logs to its
-// Config's file and writes its Status to out, one line, once it is ready.
+// Config's file, stamps the consoles that are recorded beside that, and writes
+// its Status to out, one line, once it is ready.
 func Serve(ctx context.Context, c Config, out io.Writer) error {
 	file, err := os.OpenFile(c.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return fmt.Errorf("open world log: %v", err)
 	}
 	defer file.Close()
-	w := New(c, slog.New(slog.NewJSONHandler(file, &slog.HandlerOptions{Level: slog.LevelDebug})))
+	log := slog.New(slog.NewJSONHandler(file, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	w := New(c, log)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error {
+		// Consoles without stamps are a nuisance, a world without services is none.
+		if err := stamp.Follow(ctx, filepath.Dir(c.Log), time.Now, log); err != nil {
+			log.Warn("consoles are not stamped", "err", err)
+		}
+		return nil
+	})
 	ran := make(chan struct{})
 	group.Go(func() error {
 		defer close(ran)
+		defer cancel() // the rest serves it alone
 		return w.Run(ctx)
 	})
 	group.Go(func() error {
