@@ -1,9 +1,9 @@
 # Packages come from the world of the scenario and from nowhere else: those the
-# image offers, and the project's own.
+# image offers, whose list the build puts here beside, and what else a scenario
+# has, which the lab adds.
 rm -f /etc/apt/sources.list.d/* /etc/apt/apt.conf.d/99mmdebstrap
 cat > /etc/apt/sources.list <<END
 deb [trusted=yes] http://packages.world.test/$IMAGE/ ./
-deb [trusted=yes] http://packages.world.test/mesh/ ./
 END
 cat > /etc/apt/apt.conf.d/50mesh-lab <<'END'
 Acquire::Languages "none";

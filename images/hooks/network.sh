@@ -1,7 +1,10 @@
 # Every Ethernet device, but not what containers and tunnels make, takes what its
 # segment offers: DHCP for IPv4, router advertisements for IPv6 with the address
 # made from the MAC, so that both are those of the scenario. Names come from
-# whoever gave the address.
+# whoever gave the address. Nobody else can have a declared address, so an IPv6
+# address is used at once; looking for another that has it takes a second each
+# for the link's own and for the segment's. A name is not told: at that time it
+# may still be that of the machine that this one was cloned from.
 mkdir -p /etc/systemd/network /etc/systemd/resolved.conf.d
 cat > /etc/systemd/network/10-segment.network <<'END'
 [Match]
@@ -13,11 +16,13 @@ DHCP=ipv4
 IPv6AcceptRA=yes
 IPv6PrivacyExtensions=no
 IPv6LinkLocalAddressGenerationMode=eui64
+IPv6DuplicateAddressDetection=0
 LLMNR=no
 MulticastDNS=no
 
 [DHCPv4]
 ClientIdentifier=mac
+SendHostname=no
 UseHostname=no
 UseDomains=yes
 

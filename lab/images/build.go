@@ -2,8 +2,11 @@ package images
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -164,14 +167,26 @@ func (b *build) tree(ctx context.Context) error {
 	return b.runner.run(ctx, args...)
 }
 
-// repository moves the offered packages out of the tree.
+// repository moves the offered packages out of the tree, and leaves the list of
+// them there, as apt itself would have fetched it: what an image offers never
+// changes, so no machine has to ask.
 func (b *build) repository(ctx context.Context) error {
 	debs, err := filepath.Glob(filepath.Join(b.root(), offered, "*.deb"))
 	if err != nil {
 		return err
 	}
-	if err := Repository(ctx, debs, filepath.Join(b.out, "repository")); err != nil {
+	repository := filepath.Join(b.out, "repository")
+	if err := Repository(ctx, debs, repository); err != nil {
 		return err
+	}
+	for _, index := range Indexes {
+		list := filepath.Join(b.root(), ListFile(repositoryHost, b.recipe.Name, index))
+		if err := os.MkdirAll(filepath.Dir(list), 0o755); err != nil {
+			return err
+		}
+		if err := place(filepath.Join(repository, index), list); err != nil {
+			return fmt.Errorf("leave the list of packages: %v", err)
+		}
 	}
 	return os.RemoveAll(filepath.Join(b.root(), offered))
 }
@@ -179,7 +194,7 @@ func (b *build) repository(ctx context.Context) error {
 // disk takes kernel and initrd out of the tree and makes a disk of it. Tables
 // are written now: a machine would do it in the background after every boot.
 func (b *build) disk(ctx context.Context) error {
-	for pattern, name := range map[string]string{"vmlinuz-*": "kernel", "initrd.img-*": "initrd"} {
+	for pattern, name := range map[string]string{"vmlinuz-*": kernelName, "initrd.img-*": initrdName} {
 		found, err := filepath.Glob(filepath.Join(b.root(), "boot", pattern))
 		if err != nil {
 			return err
@@ -202,7 +217,7 @@ func (b *build) disk(ctx context.Context) error {
 		"-E", "lazy_itable_init=0,lazy_journal_init=0", "-d", b.root(), raw); err != nil {
 		return err
 	}
-	qcow2 := filepath.Join(b.out, "disk.qcow2")
+	qcow2 := filepath.Join(b.out, diskName)
 	if err := b.runner.run(ctx, "qemu-img", "convert", "-f", "raw", "-O", "qcow2", raw, qcow2); err != nil {
 		return err
 	}
@@ -215,11 +230,15 @@ func (b *build) keep(context.Context) error {
 	if err != nil {
 		return err
 	}
+	content, err := contentOf(b.out)
+	if err != nil {
+		return err
+	}
 	if err := os.Chmod(b.out, 0o755); err != nil {
 		return err
 	}
 	return writeManifest(b.out, manifest{
-		Format: manifestFormat, Name: b.recipe.Name, Digest: b.recipe.Digest(), Cmdline: b.recipe.Cmdline,
+		Format: manifestFormat, Name: b.recipe.Name, Digest: b.recipe.Digest(), Content: content, Cmdline: b.recipe.Cmdline,
 		SizeBytes: size, Built: time.Now().UTC().Truncate(time.Second),
 	})
 }
@@ -231,6 +250,24 @@ func makeDurable(path string) error {
 		return err
 	}
 	return errors.Join(f.Chmod(0o644), f.Sync(), f.Close())
+}
+
+// contentOf is a digest of what a machine boots from.
+func contentOf(dir string) (string, error) {
+	all := sha256.New()
+	for _, name := range []string{diskName, kernelName, initrdName} {
+		f, err := os.Open(filepath.Join(dir, name))
+		if err != nil {
+			return "", err
+		}
+		one := sha256.New()
+		_, err = io.Copy(one, f)
+		if err := errors.Join(err, f.Close()); err != nil {
+			return "", err
+		}
+		all.Write(one.Sum(nil))
+	}
+	return hex.EncodeToString(all.Sum(nil)), nil
 }
 
 // sizeOf adds up the bytes of the files below dir.

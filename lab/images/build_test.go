@@ -36,7 +36,7 @@ for arg; do case "$arg" in */root) root=$arg;; esac; done
 mkdir -p "$root/boot" "$root/.offered"
 echo kernel > "$root/boot/vmlinuz-6.1"
 echo initrd > "$root/boot/initrd.img-6.1"`,
-		"mke2fs":   `for last; do test "${before##*/}" != root || ls -A "$before" > "$last"; before=$last; done`,
+		"mke2fs":   `for last; do test "${before##*/}" != root || find "$before" -type f -printf '%P\n' | sort > "$last"; before=$last; done`,
 		"qemu-img": `for last; do before=$this; this=$last; done; cp "$before" "$last"; chmod 600 "$last"`,
 	} {
 		path := filepath.Join(dir, name)
@@ -85,7 +85,12 @@ func TestBuild(t *testing.T) {
 	}, said.said); diff != "" {
 		t.Errorf("said (-want +got):\n%s", diff)
 	}
-	for path, want := range map[string]string{built.Disk: "boot\n", built.Kernel: "kernel\n", built.Initrd: "initrd\n"} {
+	disk := `boot/initrd.img-6.1
+boot/vmlinuz-6.1
+var/lib/apt/lists/packages.world.test_one_._Packages
+var/lib/apt/lists/packages.world.test_one_._Release
+`
+	for path, want := range map[string]string{built.Disk: disk, built.Kernel: "kernel\n", built.Initrd: "initrd\n"} {
 		content, err := os.ReadFile(path)
 		if err != nil || string(content) != want {
 			t.Errorf("%s holds %q, %v, want %q", path, content, err, want)
@@ -97,7 +102,7 @@ func TestBuild(t *testing.T) {
 	if got := offers(t, built.Repository); !strings.Contains(got, "a |          1 |") {
 		t.Errorf("the repository offers %q, want a 1", got)
 	}
-	if built.SizeBytes < 20 || built.Digest != digestOf(t, s) || built.Cmdline != "root=/dev/vda console=ttyS0" || time.Since(built.Built) > time.Hour {
+	if built.SizeBytes < 20 || built.Digest != digestOf(t, s) || len(built.Content) != 64 || built.Cmdline != "root=/dev/vda console=ttyS0" || time.Since(built.Built) > time.Hour {
 		t.Errorf("the manifest says %+v", built)
 	}
 	if diff := cmp.Diff([]string{built.Digest, "lock", "one.log"}, entries(t, s)); diff != "" {

@@ -26,9 +26,10 @@ const Default = "debian-13"
 
 // Image is one built image. Paths are absolute and read-only for users.
 type Image struct {
-	Name       string    `json:"name"`   // recipe: "debian-13"
-	Digest     string    `json:"digest"` // of recipe and build format, 64 hex digits
-	Disk       string    `json:"disk"`   // qcow2, never written again
+	Name       string    `json:"name"`    // recipe: "debian-13"
+	Digest     string    `json:"digest"`  // of recipe and build format, 64 hex digits
+	Content    string    `json:"content"` // digest of disk, kernel and initrd; empty for images of an earlier lab
+	Disk       string    `json:"disk"`    // qcow2, never written again
 	Kernel     string    `json:"kernel"`
 	Initrd     string    `json:"initrd"`
 	Cmdline    string    `json:"cmdline"`    // root= and console= of this image; others are added

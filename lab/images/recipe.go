@@ -19,7 +19,7 @@ import (
 
 // buildFormat numbers what a build makes of a recipe. It is part of every
 // digest, so a change to this package that changes images raises it.
-const buildFormat = 1
+const buildFormat = 2
 
 // Recipe says how an image is made. Its document is images/<name>.yaml.
 type Recipe struct {

@@ -16,6 +16,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// Indexes are the files of a repository that a machine's apt keeps.
+var Indexes = []string{"Packages", "Release"}
+
+// repositoryHost is what machines know the world's repositories by; the hook
+// apt.sh names it too.
+const repositoryHost = "packages.world.test"
+
+// ListFile is where a machine's apt keeps an index of the flat repository
+// http://HOST/NAME/ ./ once it has fetched it.
+func ListFile(host, name, index string) string {
+	return "/var/lib/apt/lists/" + host + "_" + name + "_._" + index
+}
+
 // Repository makes dir a flat apt repository of exactly the given .deb files
 // (paths), unsigned, for a source line with trusted=yes. Those who read the old
 // one while it is replaced see the old or the new, never a mixture. A

@@ -154,14 +154,23 @@ type manifest struct {
 	Format    int       `json:"format"`
 	Name      string    `json:"name"`
 	Digest    string    `json:"digest"`
+	Content   string    `json:"content,omitempty"` // since format 2
 	Cmdline   string    `json:"cmdline"`
 	SizeBytes int64     `json:"size_bytes"`
 	Built     time.Time `json:"built"`
 }
 
 const (
-	manifestName   = "manifest.json"
-	manifestFormat = 1
+	manifestName = "manifest.json"
+	// manifestFormat's history: 1 first; 2 adds content.
+	manifestFormat = 2
+)
+
+// Files of an image.
+const (
+	diskName   = "disk.qcow2"
+	kernelName = "kernel"
+	initrdName = "initrd"
 )
 
 func writeManifest(dir string, m manifest) error {
@@ -194,10 +203,10 @@ func (s Store) read(digest string) (Image, error) {
 		}
 	}
 	return Image{
-		Name: m.Name, Digest: m.Digest, Cmdline: m.Cmdline, SizeBytes: m.SizeBytes, Built: m.Built,
-		Disk:       filepath.Join(dir, "disk.qcow2"),
-		Kernel:     filepath.Join(dir, "kernel"),
-		Initrd:     filepath.Join(dir, "initrd"),
+		Name: m.Name, Digest: m.Digest, Content: m.Content, Cmdline: m.Cmdline, SizeBytes: m.SizeBytes, Built: m.Built,
+		Disk:       filepath.Join(dir, diskName),
+		Kernel:     filepath.Join(dir, kernelName),
+		Initrd:     filepath.Join(dir, initrdName),
 		Repository: filepath.Join(dir, "repository"),
 	}, nil
 }
@@ -208,8 +217,8 @@ func parseManifest(content []byte) (manifest, error) {
 	if err := json.Unmarshal(content, &m, json.RejectUnknownMembers(true)); err != nil {
 		return manifest{}, fmt.Errorf("%s: %v", manifestName, err)
 	}
-	if m.Format != manifestFormat {
-		return manifest{}, fmt.Errorf("%s: format %d is not %d", manifestName, m.Format, manifestFormat)
+	if m.Format < 1 || m.Format > manifestFormat {
+		return manifest{}, fmt.Errorf("%s: format %d is none of 1 to %d", manifestName, m.Format, manifestFormat)
 	}
 	return m, nil
 }

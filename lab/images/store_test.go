@@ -96,7 +96,7 @@ func TestUnreadableManifest(t *testing.T) {
 	s := newStore(t)
 	digest := digestOf(t, s)
 	for name, content := range map[string]string{
-		"empty": "", "cut": `{"format":1`, "zeros": "\x00\x00", "a later format": `{"format":2,"digest":"` + digest + `"}`,
+		"empty": "", "cut": `{"format":1`, "zeros": "\x00\x00", "a later format": `{"format":3,"digest":"` + digest + `"}`,
 		"a key nobody knows": `{"format":1,"digest":"` + digest + `","kernal":""}`,
 		"another's":          `{"format":1,"digest":"` + strings.Repeat("a", 64) + `"}`,
 		"a key twice":        `{"format":1,"format":1,"digest":"` + digest + `"}`,
