@@ -114,7 +114,7 @@ func (a *app) plan(lab *lifecycle.Lab, doc document, f raiseFlags) (lifecycle.Pl
 	}
 	return lifecycle.NewPlan(doc.scenario, *u, lifecycle.Options{
 		Name: name, Source: doc.source, Run: run, Accelerator: f.accelerator, Images: built,
-		Directory: lab.Directory(name), Runtime: lab.RuntimeOf(run), Packages: packages, NoPlace: f.noPlace,
+		Directory: lab.Directory(name), Layers: lab.Layers(), Runtime: lab.RuntimeOf(run), Packages: packages, NoPlace: f.noPlace,
 	})
 }
 

@@ -27,7 +27,7 @@ func TestCaseL3Destroy(t *testing.T) {
 		"the world killed":      func(_ *testing.T, b *bed) { b.KillWorlds() },
 		"daemon gone":           func(t *testing.T, b *bed) { must(t, os.Remove(filepath.Join(b.Fake.Dir, "daemon=lab"))) },
 		"runtime directory":     func(t *testing.T, b *bed) { must(t, os.RemoveAll(b.run)) },
-		"a disk gone":           func(t *testing.T, b *bed) { must(t, os.Remove(filepath.Join(b.Directory("a"), "one.qcow2"))) },
+		"a disk gone":           func(t *testing.T, b *bed) { must(t, os.RemoveAll(b.Layers())) },
 		"the record never came": func(t *testing.T, b *bed) { emptyScenario(t, b) },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -73,7 +73,7 @@ func TestDestroyLeavesWhatNoRecordNames(t *testing.T) {
 	other.Lab = other.lab()
 	plan, err := lifecycle.NewPlan(small(), smallUnderlay("ffffffff"), lifecycle.Options{
 		Name: "a", Source: "small.yaml", Run: "ffffffff", Images: builtImages(),
-		Directory: other.Directory("a"), Runtime: other.RuntimeOf("ffffffff"),
+		Directory: other.Directory("a"), Layers: other.Layers(), Runtime: other.RuntimeOf("ffffffff"),
 	})
 	must(t, err)
 	before := b.Fake.String()

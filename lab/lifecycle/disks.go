@@ -3,6 +3,7 @@ package lifecycle
 import (
 	"context"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -15,11 +16,16 @@ type LocalDisks struct{}
 
 // Overlay is Disks'.
 func (LocalDisks) Overlay(ctx context.Context, base, path string) error {
-	cmd := exec.CommandContext(ctx, "qemu-img", "create", "-q", "-f", "qcow2", "-F", "qcow2", "-b", base, path)
+	from, err := filepath.Rel(filepath.Dir(path), base)
+	if err != nil {
+		return fmt.Errorf("make disk %s over %s: %v", path, base, err)
+	}
+	unfinished := path + ".new"
+	cmd := exec.CommandContext(ctx, "qemu-img", "create", "-q", "-f", "qcow2", "-F", "qcow2", "-b", from, unfinished)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("make disk %s over %s: %v: %s", path, base, err, strings.TrimSpace(string(out)))
 	}
-	return nil
+	return os.Rename(unfinished, path)
 }
 
 // Repository is Disks'.

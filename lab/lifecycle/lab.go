@@ -18,12 +18,14 @@ type Lab struct {
 	cfg Config
 }
 
-// Config is what a Lab stands on. All but Poll must be set.
+// Config is what a Lab stands on. All but Snapshots and Poll must be set.
 type Config struct {
 	Store      string // absolute; holds scenarios/NAME
 	Runtime    string // absolute and short; holds locks and sockets
 	Daemon     Daemon
 	Hypervisor machine.Hypervisor
+	Memory     machine.Memory // of the same hypervisor
+	Snapshots  Snapshots      // nil: there are none
 	World      World
 	Guest      Guest
 	Disks      Disks
@@ -126,7 +128,7 @@ type Abandoned struct {
 func (l *Lab) abandoned(r Record) string {
 	alive := l.cfg.Computer.Alive
 	switch {
-	case (r.Phase == Raising || r.Phase == Destroying) && !alive(r.Process):
+	case r.Phase != Raised && r.Phase != Partial && !alive(r.Process):
 		return fmt.Sprintf("the process that was %s it (%d) is gone", r.Phase, r.Process.PID)
 	case r.Phase == Raised && !alive(r.World):
 		return fmt.Sprintf("the process of its world (%d) is gone", r.World.PID)

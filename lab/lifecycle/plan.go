@@ -26,7 +26,7 @@ type Plan struct {
 	Accelerator string       `json:"accelerator"` // Auto, "kvm" or "tcg"
 	MemoryBytes int64        `json:"memory_bytes"`
 	DiskBytes   int64        `json:"disk_bytes"`
-	Directory   string       `json:"directory"`          // disks, logs, the run record
+	Directory   string       `json:"directory"`          // logs, the run record
 	Runtime     string       `json:"runtime"`            // sockets
 	Packages    string       `json:"packages,omitempty"` // directory of .debs offered as repository "mesh"
 	World       world.Config `json:"world"`
@@ -45,6 +45,9 @@ type Machine struct {
 	Base      string       `json:"base"` // the image's disk
 	MachineID string       `json:"machine_id"`
 	Spec      machine.Spec `json:"spec"`
+	// Layers are the frozen layers under the disk, the nearest first; below the
+	// last is Base. See Lab.Layer.
+	Layers []string `json:"layers,omitempty"`
 }
 
 // Kind is what a step does.
@@ -84,7 +87,7 @@ type Placement struct {
 
 // Object is something on the lab machine.
 type Object struct {
-	Kind string `json:"kind"` // domain, namespace, link, directory
+	Kind string `json:"kind"` // domain, disk, namespace, link, directory
 	Name string `json:"name"`
 }
 
@@ -96,6 +99,7 @@ type Options struct {
 	Accelerator string                  // zero: Auto; "kvm" refuses to raise where KVM does not work
 	Images      map[string]images.Image // by recipe name; must hold each that the scenario uses
 	Directory   string                  // absolute
+	Layers      string                  // absolute; holds the disks of all scenarios
 	Runtime     string                  // absolute and short
 	Packages    string                  // zero: no repository "mesh"
 	NoPlace     bool                    // leave out the scenario's placement
@@ -140,7 +144,7 @@ func NewPlan(s *scenario.Scenario, u underlay.Underlay, o Options) (Plan, error)
 	for i, m := range s.Machines {
 		image := o.Images[m.Image]
 		repositories[m.Image] = image.Repository
-		p.Machines = append(p.Machines, newMachine(p, m, u.Machines[i], image))
+		p.Machines = append(p.Machines, newMachine(p, m, u.Machines[i], image, o.Layers))
 		p.MemoryBytes += m.MemoryBytes + memoryOverhead
 		p.DiskBytes += diskRoom
 	}
@@ -154,12 +158,12 @@ func NewPlan(s *scenario.Scenario, u underlay.Underlay, o Options) (Plan, error)
 	return p, p.check()
 }
 
-func newMachine(p Plan, m scenario.Machine, at underlay.Machine, image images.Image) Machine {
+func newMachine(p Plan, m scenario.Machine, at underlay.Machine, image images.Image, layers string) Machine {
 	id := identity(p.Run, "machine-id", m.Name)
 	spec := machine.Spec{
 		Name: DomainName(p.Name, m.Name), UUID: uuid(p.Run, m.Name), Run: p.Run,
 		MemoryBytes: m.MemoryBytes, CPUs: m.CPUs,
-		Disk:   filepath.Join(p.Directory, m.Name+".qcow2"),
+		Disk:   layerPath(layers, identity(p.Run, "disk", m.Name)),
 		Kernel: image.Kernel, Initrd: image.Initrd,
 		Cmdline: strings.TrimSpace(image.Cmdline +
 			" systemd.machine_id=" + id + " systemd.hostname=" + m.Name),
@@ -229,7 +233,7 @@ func objects(p Plan) []Object {
 		all = append(all, Object{"namespace", r.Namespace})
 	}
 	for _, m := range p.Machines {
-		all = append(all, Object{"domain", m.Spec.Name})
+		all = append(all, Object{"domain", m.Spec.Name}, Object{"disk", m.Spec.Disk})
 		for _, nic := range m.Spec.NICs {
 			all = append(all, Object{"link", nic.Tap})
 		}

@@ -14,7 +14,7 @@ import (
 func options(name string) lifecycle.Options {
 	return lifecycle.Options{
 		Name: name, Source: "small.yaml", Run: "0badcafe", Images: builtImages(), Packages: "/dist",
-		Directory: "/store/scenarios/" + name, Runtime: "/run/mesh-lab/0badcafe",
+		Directory: "/store/scenarios/" + name, Layers: "/store/layers", Runtime: "/run/mesh-lab/0badcafe",
 	}
 }
 

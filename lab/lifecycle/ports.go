@@ -55,7 +55,8 @@ type Guest interface {
 
 // Disks makes what machines write to.
 type Disks interface {
-	// Overlay makes a qcow2 file that holds what differs from base.
+	// Overlay makes a qcow2 file, whole or not at all, that holds what differs
+	// from base and names it relative to its own directory.
 	Overlay(ctx context.Context, base, path string) error
 	// Repository makes a flat apt repository in dir out of the .deb files in debs.
 	Repository(ctx context.Context, debs, dir string) error

@@ -12,7 +12,7 @@ func (l *Lab) preflight(p Plan) error {
 		return err
 	}
 	if r, err := readRecord(p.Directory); err == nil && r.Phase != Raising && r.Phase != Destroying {
-		if r.Phase == Raised {
+		if r.Phase != Partial {
 			return taken(r)
 		}
 		return nil // resources were enough once, and part of them is in use

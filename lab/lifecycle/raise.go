@@ -73,7 +73,7 @@ func (l *Lab) begin(ctx context.Context, p Plan) (Record, error) {
 	case old.Phase == Partial && samePlan(old.Plan, p):
 		old.Phase, old.Process = Raising, self
 		return old, writeRecord(p.Directory, old)
-	case old.Phase == Raised || old.Phase == Partial:
+	case old.Phase != Raising && old.Phase != Destroying:
 		return Record{}, taken(old)
 	default: // the lock is ours, so whoever was at it is gone
 		l.cfg.Progress.Note("an earlier raise of %s was cut off; removing what it left", p.Name)
@@ -103,7 +103,11 @@ func taken(old Record) error {
 		Next: fmt.Sprintf("`lab destroy %s` first, or raise another beside it with --as NAME", name),
 		Code: codeUsage,
 	}
-	if old.Phase == Partial {
+	switch old.Phase {
+	case Snapshotting, Restoring:
+		e.What = fmt.Sprintf("scenario %s is not free: %s snapshot %s was cut off", name, old.Phase, old.Work.Snapshot)
+		e.Next = "`lab reap` puts it right, or raise another beside it with --as NAME"
+	case Partial:
 		e.What = "scenario " + name + " is raised in part, from another declaration or with other options"
 		e.Why = "raising can only go on with the same"
 	}

@@ -301,7 +301,7 @@ func (b *bed) hanging(t *testing.T, wrong func(lifecycle.Plan)) lifecycle.Plan {
 	s.Place = []scenario.Step{{On: "one", Run: "hang", Line: 20}}
 	plan, err := lifecycle.NewPlan(s, smallUnderlay("00000001"), lifecycle.Options{
 		Name: "a", Source: "small.yaml", Run: "00000001", Images: builtImages(), Packages: "/dist",
-		Directory: b.Directory("a"), Runtime: b.RuntimeOf("00000001"),
+		Directory: b.Directory("a"), Layers: b.Layers(), Runtime: b.RuntimeOf("00000001"),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -321,7 +321,7 @@ func TestSavedValuesAreNotTold(t *testing.T) {
 	s.Place[3].Run = "fail"
 	plan, err := lifecycle.NewPlan(s, smallUnderlay("00000001"), lifecycle.Options{
 		Name: "a", Source: "small.yaml", Run: "00000001", Images: builtImages(),
-		Directory: b.Directory("a"), Runtime: b.RuntimeOf("00000001"),
+		Directory: b.Directory("a"), Layers: b.Layers(), Runtime: b.RuntimeOf("00000001"),
 	})
 	if err != nil {
 		t.Fatal(err)

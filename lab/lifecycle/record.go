@@ -28,6 +28,10 @@ const (
 	Raised     Phase = "raised"     // all steps done
 	Partial    Phase = "partial"    // stopped on the way and kept on request
 	Destroying Phase = "destroying" // being removed
+	// Work says of both what for. What a cut leaves of them runs on (see
+	// Held.Settle), or can be restored again or destroyed.
+	Snapshotting Phase = "snapshotting"
+	Restoring    Phase = "restoring"
 )
 
 // Record is what the store knows of one raised scenario: enough to remove all of
@@ -42,13 +46,23 @@ type Record struct {
 	Since       time.Time                `json:"since"`         // UTC
 	Machines    map[string]MachineRecord `json:"machines"`
 	Steps       []StepRecord             `json:"steps"` // parallel to Plan.Steps
-	Plan        Plan                     `json:"plan"`
+	// Snapshots are the ids of those that the scenario comes of, the nearest first.
+	Snapshots []string `json:"snapshots,omitempty"`
+	Work      *Work    `json:"work,omitempty"` // what a process is at, beside raising and destroying
+	Plan      Plan     `json:"plan"`
+}
+
+// Work is what is done to a raised scenario, written down before it is begun.
+type Work struct {
+	Snapshot string `json:"snapshot"` // that is taken or restored
+	// Disks are the layers that machines are moved on to, by machine.
+	Disks map[string]string `json:"disks,omitempty"`
 }
 
 // MachineRecord is what happened to one machine.
 type MachineRecord struct {
 	Accelerator  machine.Accelerator `json:"accelerator"`
-	Start        string              `json:"start"` // "cold"
+	Start        string              `json:"start"` // "cold", "restored"
 	ReadySeconds float64             `json:"ready_seconds"`
 	Off          bool                `json:"off,omitempty"` // its power was cut and not given back
 }
@@ -127,6 +141,9 @@ func (r *Record) check(dir string) error {
 	}
 	if !slices.EqualFunc(r.Plan.Steps, r.Steps, func(s Step, done StepRecord) bool { return s.ID == done.ID }) {
 		return errors.New("its steps are not those of its plan")
+	}
+	if (r.Phase == Snapshotting || r.Phase == Restoring) && r.Work == nil {
+		return fmt.Errorf("it is %s, but does not say what", r.Phase)
 	}
 	if r.Machines == nil {
 		r.Machines = map[string]MachineRecord{}

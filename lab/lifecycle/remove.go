@@ -28,7 +28,9 @@ func (l *Lab) Destroy(ctx context.Context, name string) (bool, error) {
 	record, err := readRecord(l.Directory(name))
 	if errors.Is(err, os.ErrNotExist) {
 		// Cut off before the first record: nothing else was made.
-		return true, removeAll(l.Directory(name))
+		err = removeAll(l.Directory(name))
+		l.tidy()
+		return true, err
 	}
 	if err != nil {
 		return false, err
@@ -46,7 +48,8 @@ func (l *Lab) Destroy(ctx context.Context, name string) (bool, error) {
 	return true, nil
 }
 
-// Reap destroys the scenarios that Abandoned lists.
+// Reap puts right what Abandoned lists: a scenario whose snapshot was cut off
+// runs on, all others are destroyed. Layers that nobody uses are removed.
 func (l *Lab) Reap(ctx context.Context) ([]Abandoned, error) {
 	all, err := l.Abandoned()
 	if err != nil {
@@ -55,13 +58,40 @@ func (l *Lab) Reap(ctx context.Context) ([]Abandoned, error) {
 	var reaped []Abandoned
 	var problems []error
 	for _, a := range all {
-		if _, err := l.Destroy(ctx, a.Name); err != nil {
+		if err := l.reap(ctx, a.Name); err != nil {
 			problems = append(problems, err)
 			continue
 		}
 		reaped = append(reaped, a)
 	}
+	l.tidy()
 	return reaped, errors.Join(problems...)
+}
+
+// reap puts one abandoned scenario right.
+func (l *Lab) reap(ctx context.Context, name string) error {
+	r, err := l.Record(name)
+	if err == nil && r.Phase == Snapshotting {
+		return l.runOn(ctx, name)
+	}
+	_, err = l.Destroy(ctx, name)
+	return err
+}
+
+// runOn settles a scenario whose snapshot was cut off.
+func (l *Lab) runOn(ctx context.Context, name string) error {
+	if err := l.needRoot("let scenario " + name + " run on"); err != nil {
+		return err
+	}
+	h, err := l.Hold(name)
+	if err != nil {
+		return err
+	}
+	defer h.Release()
+	if h.Record == nil || h.Record.Phase != Snapshotting {
+		return nil // somebody else did it meanwhile
+	}
+	return h.Settle(ctx)
 }
 
 // remove undoes a run, the lock of its scenario being held.
@@ -89,6 +119,7 @@ func (l *Lab) remove(ctx context.Context, r Record) error {
 	if err := removeAll(r.Plan.Directory); err != nil {
 		return fmt.Errorf("remove %s: %w", r.Plan.Directory, err)
 	}
+	l.tidy()
 	return nil
 }
 

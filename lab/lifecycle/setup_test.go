@@ -150,7 +150,7 @@ func (b *bed) plan(t *testing.T, name string) lifecycle.Plan {
 	run := fmt.Sprintf("%08x", []byte(name + "\x00\x00\x00\x00")[:4])
 	p, err := lifecycle.NewPlan(small(), smallUnderlay(run), lifecycle.Options{
 		Name: name, Source: "small.yaml", Run: run, Images: builtImages(), Packages: "/dist",
-		Directory: b.Directory(name), Runtime: b.RuntimeOf(run),
+		Directory: b.Directory(name), Layers: b.Layers(), Runtime: b.RuntimeOf(run),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -172,7 +172,7 @@ func (b *bed) raise(t *testing.T, name string) lifecycle.Record {
 func (b *bed) leftovers(t *testing.T) string {
 	t.Helper()
 	lines := b.Fake.String()
-	for _, dir := range []string{filepath.Join(b.store, "scenarios"), b.run} {
+	for _, dir := range []string{filepath.Join(b.store, "scenarios"), b.Layers(), b.run} {
 		entries, err := os.ReadDir(dir)
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
 			t.Fatal(err)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 
 	"mesh/lab/machine"
 )
@@ -48,6 +49,9 @@ func (r *raise) disk(ctx context.Context, name string) error {
 	}
 	if err := os.Remove(m.Spec.Disk); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("clear %s: %w", m.Spec.Disk, err)
+	}
+	if err := os.MkdirAll(filepath.Dir(m.Spec.Disk), 0o755); err != nil {
+		return fmt.Errorf("make the directory of disks: %w", err)
 	}
 	return r.cfg.Disks.Overlay(ctx, m.Base, m.Spec.Disk)
 }

@@ -42,7 +42,7 @@ type Fake struct {
 
 // Ports are the fake as every port that lifecycle needs.
 func (f *Fake) Ports(cfg lifecycle.Config) lifecycle.Config {
-	cfg.Daemon, cfg.Hypervisor, cfg.World = daemon{f}, hypervisor{f}, outside{f}
+	cfg.Daemon, cfg.Hypervisor, cfg.Memory, cfg.World = daemon{f}, hypervisor{f}, hypervisor{f}, outside{f}
 	cfg.Guest, cfg.Disks, cfg.Computer = guests{f}, disks{f}, computer{f}
 	return cfg
 }
@@ -184,8 +184,8 @@ func (f *Fake) names(kind string) (names []string) {
 	return names
 }
 
-// baseKey is where an overlay names the disk that it stands on; no file has
-// that path.
+// baseKey is where an overlay names the disk that it stands on, relative to its
+// own directory; no file has that path.
 const baseKey = ""
 
 // readDisk reads the files on a disk, those of what it stands on too; nil where
@@ -197,7 +197,7 @@ func readDisk(path string) map[string][]byte {
 	}
 	files := map[string][]byte{}
 	if base := string(own[baseKey]); base != "" {
-		maps.Copy(files, readDisk(base)) // an image's disk holds nothing here
+		maps.Copy(files, readDisk(filepath.Join(filepath.Dir(path), base))) // an image's disk holds nothing here
 	}
 	maps.Copy(files, own)
 	delete(files, baseKey)

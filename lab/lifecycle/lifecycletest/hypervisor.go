@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"time"
 
 	"mesh/lab/lifecycle"
@@ -234,7 +235,11 @@ func (d disks) Overlay(ctx context.Context, base, path string) error {
 		if base == "" {
 			return errors.New("no base")
 		}
-		data, err := json.Marshal(map[string][]byte{baseKey: []byte(base)})
+		from, err := filepath.Rel(filepath.Dir(path), base)
+		if err != nil {
+			return err
+		}
+		data, err := json.Marshal(map[string][]byte{baseKey: []byte(from)})
 		if err != nil {
 			return err
 		}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"image"
 	"image/png"
+	"path/filepath"
 	"slices"
 
 	"mesh/lab/machine"
@@ -61,7 +62,7 @@ func (h hypervisor) Snapshot(ctx context.Context, name, memory, disk string) err
 			return errors.New("its disk is detached")
 		case layer == nil:
 			return fmt.Errorf("%s is no disk", disk)
-		case string(layer[baseKey]) != d.Spec.Disk:
+		case filepath.Join(filepath.Dir(disk), string(layer[baseKey])) != d.Spec.Disk:
 			return fmt.Errorf("disk %s does not stand on %s", disk, d.Spec.Disk)
 		}
 		if err := h.write(*d, memory); err != nil {

@@ -1,0 +1,95 @@
+package lifecycle
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"time"
+)
+
+// Held is a scenario's name that this process alone may change, until Release.
+// Not safe for concurrent use.
+type Held struct {
+	// Record is what the store knows, as it is on disk; nil: nothing.
+	Record *Record
+
+	lab  *Lab
+	name string
+	lock *lock
+}
+
+// Hold takes a scenario, raised or not, for changing it. Where another command
+// changes it, the error (exit code 2) says which.
+func (l *Lab) Hold(name string) (*Held, error) {
+	held, err := l.hold(name)
+	if err != nil {
+		return nil, err
+	}
+	h := &Held{lab: l, name: name, lock: held}
+	r, err := readRecord(l.Directory(name))
+	switch {
+	case err == nil:
+		h.Record = &r
+	case !errors.Is(err, fs.ErrNotExist):
+		h.Release()
+		return nil, err
+	}
+	return h, nil
+}
+
+// Release gives the name up. Idempotent.
+func (h *Held) Release() {
+	if h.lock != nil {
+		h.lock.release()
+		h.lock = nil
+	}
+}
+
+// Begin marks the record as changed by this process, in that phase, by that work.
+func (h *Held) Begin(phase Phase, work Work) error {
+	self, err := h.lab.cfg.Computer.Self()
+	if err != nil {
+		return err
+	}
+	return h.Update(func(r *Record) { r.Phase, r.Process, r.Work = phase, self, &work })
+}
+
+// Create writes the first record of a scenario that is not raised: of one that
+// is made, by this process, from what was.
+func (h *Held) Create(r Record) error {
+	self, err := h.lab.cfg.Computer.Self()
+	if err != nil {
+		return err
+	}
+	r.Format, r.Process = recordFormat, self
+	r.Since = h.lab.cfg.Now().UTC().Truncate(time.Second)
+	if err := os.MkdirAll(r.Plan.Directory, 0o755); err != nil {
+		return err
+	}
+	h.Record = &r
+	return writeRecord(r.Plan.Directory, r)
+}
+
+// Update changes the record, durably.
+func (h *Held) Update(change func(*Record)) error {
+	next := *h.Record
+	change(&next)
+	if err := writeRecord(next.Plan.Directory, next); err != nil {
+		return err
+	}
+	*h.Record = next
+	return nil
+}
+
+// Remove undoes all that the record names, as Destroy does.
+func (h *Held) Remove(ctx context.Context) error {
+	if h.Record == nil {
+		return nil
+	}
+	if err := h.lab.remove(ctx, *h.Record); err != nil {
+		return err
+	}
+	h.Record = nil
+	return nil
+}
