@@ -30,7 +30,7 @@ func Plan(s *scenario.Scenario, run string) (*Underlay, error) {
 		p.segments[segment.Name] = segment
 		p.seats[segment.Name] = s.Seats(segment)
 	}
-	u := &Underlay{Run: run, Namespace: "ml-" + run}
+	u := &Underlay{Run: run, Namespace: worldNamespace(run)}
 	for i, segment := range s.Segments {
 		u.Segments = append(u.Segments, p.segment(i, segment))
 	}
@@ -99,7 +99,7 @@ func (p *planner) router(i int, r scenario.Router, nth int) Router {
 	v4, v6 := p.gateway(r.Outside)
 	return Router{
 		Name:      r.Name,
-		Namespace: fmt.Sprintf("ml-%s-%d", p.run, i+1),
+		Namespace: routerNamespace(p.run, i),
 		Inside: RouterPort{
 			Segment: r.Inside, Link: linkInside, Peer: fmt.Sprintf("router%d-in", i+1),
 			MAC: p.mac("router", r.Name, linkInside), Addrs: p.addrs(r.Inside, p.seats[r.Inside].Gateway),
