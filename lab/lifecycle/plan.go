@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"strings"
 
 	"mesh/lab/images"
@@ -139,7 +138,7 @@ func NewPlan(s *scenario.Scenario, u underlay.Underlay, o Options) (Plan, error)
 	}
 	repositories := map[string]string{}
 	if o.Packages != "" {
-		repositories["mesh"] = filepath.Join(o.Directory, "repository")
+		repositories[offered] = repositoryOf(p, offered, o.Images)
 	}
 	for i, m := range s.Machines {
 		image := o.Images[m.Image]
@@ -148,11 +147,8 @@ func NewPlan(s *scenario.Scenario, u underlay.Underlay, o Options) (Plan, error)
 		p.MemoryBytes += m.MemoryBytes + memoryOverhead
 		p.DiskBytes += diskRoom
 	}
-	p.World = world.Config{
-		Underlay: u, Repositories: repositories,
-		Control: filepath.Join(o.Runtime, "world.sock"),
-		Log:     filepath.Join(o.Directory, "world.log"),
-	}
+	p.World = world.Config{Underlay: u, Repositories: repositories}
+	p.World.Control, p.World.Log = worldFiles(p)
 	p.Steps = steps(p, s, o.NoPlace)
 	p.Objects = objects(p)
 	return p, p.check()
@@ -167,9 +163,8 @@ func newMachine(p Plan, m scenario.Machine, at underlay.Machine, image images.Im
 		Kernel: image.Kernel, Initrd: image.Initrd,
 		Cmdline: strings.TrimSpace(image.Cmdline +
 			" systemd.machine_id=" + id + " systemd.hostname=" + m.Name),
-		ConsoleLog:  filepath.Join(p.Directory, m.Name+".console"),
-		ConsoleSock: filepath.Join(p.Runtime, m.Name+".sock"),
 	}
+	spec.ConsoleLog, spec.ConsoleSock = consoleFiles(p, m.Name)
 	for _, nic := range at.NICs {
 		spec.NICs = append(spec.NICs, machine.NIC{MAC: nic.MAC, Tap: nic.Tap})
 	}
@@ -182,7 +177,7 @@ func DomainName(scenario, machine string) string { return "mesh-" + scenario + "
 func steps(p Plan, s *scenario.Scenario, noPlace bool) []Step {
 	all := []Step{{ID: "daemon", Kind: StepDaemon, About: "hypervisor and accelerator"}}
 	if p.Packages != "" {
-		all = append(all, Step{ID: "repository", Kind: StepRepository, About: "package repository of " + p.Packages})
+		all = append(all, Step{ID: "repository", Kind: StepRepository, About: "package repository"})
 	}
 	each := func(kind Kind, about string) {
 		for _, m := range p.Machines {
