@@ -32,6 +32,9 @@ func (d *decoder) check(doc *document) *Scenario {
 	d.segments(doc, s)
 	d.routers(doc, s)
 	d.machines(doc, s)
+	d.carriers(doc, s)
+	d.forwards(doc, s)
+	d.roamers(doc, s)
 	d.room(doc, s)
 	d.place(doc, s)
 	return s
@@ -61,6 +64,10 @@ func (d *decoder) machines(doc *document, s *Scenario) {
 			m.CPUs = e.Value.CPUs.Value
 		}
 		m.Segments = d.cards(where, e.Value.Segments.Items, doc.Segments.names())
+		m.Roams = d.wandering(where, e.Value.Roams.Items, m.Segments, doc.Segments.names())
+		if len(m.Roams) > 0 && len(e.Value.Segments.Items) > 1 {
+			d.add(e.Value.Roams.At, "%s: it has several network cards, and it would not be known which one roams; give it one segment, or leave roams out", where)
+		}
 		s.Machines = append(s.Machines, m)
 	}
 }

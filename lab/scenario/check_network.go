@@ -1,10 +1,6 @@
 package scenario
 
-import (
-	"net/netip"
-	"slices"
-	"strings"
-)
+import "net/netip"
 
 // unusable are the ranges no machine can have an address of
 // (https://www.iana.org/assignments/iana-ipv4-special-registry and its IPv6 twin).
@@ -20,6 +16,9 @@ var unusable = []struct {
 	{netip.MustParsePrefix("fe80::/10"), "is link-local"},
 	{netip.MustParsePrefix("ff00::/8"), "is multicast"},
 }
+
+// shared is the address space of carriers: RFC 6598.
+var shared = netip.MustParsePrefix("100.64.0.0/10")
 
 func (d *decoder) segments(doc *document, s *Scenario) {
 	public, taken := len(doc.Segments.Entries) == 0, []claim(nil)
@@ -39,7 +38,10 @@ func (d *decoder) segments(doc *document, s *Scenario) {
 		}
 		taken = d.claim(taken, claim{segment.Name, segment.IPv4, e.Value.IPv4.At})
 		taken = d.claim(taken, claim{segment.Name, segment.IPv6, e.Value.IPv6.At})
-		public = public || segment.Kind != Site // or not known for what is wrong with it
+		if p := segment.IPv4; segment.Kind == Carrier && p.IsValid() && (p.Bits() < shared.Bits() || !shared.Contains(p.Addr())) {
+			d.add(e.Value.IPv4.At, "%s: ipv4: %s is not part of %s, which carriers number their customers from; take a range of it", where, p, shared)
+		}
+		public = public || segment.Kind == Public || segment.Kind == "" // not known for what is wrong with it
 		s.Segments = append(s.Segments, segment)
 	}
 	if !public {
@@ -96,71 +98,6 @@ func (d *decoder) prefix(where string, written text, family func(netip.Addr) boo
 // as64 is the /64 at p's beginning.
 func as64(p netip.Prefix) netip.Prefix { return netip.PrefixFrom(p.Addr(), 64).Masked() }
 
-func (d *decoder) routers(doc *document, s *Scenario) {
-	segments := doc.Segments.names()
-	for _, e := range doc.Routers.Entries {
-		where := "router " + quote(e.Name.Value)
-		r := Router{Name: e.Name.Value, Inside: e.Value.Inside.Value, Outside: e.Value.Outside.Value, NAT: NATEasy}
-		if e.Value.NAT.usable() {
-			r.NAT = NAT(e.Value.NAT.Value)
-		}
-		known := true
-		for _, side := range []text{e.Value.Inside, e.Value.Outside} {
-			if side.usable() && !slices.Contains(segments, side.Value) {
-				d.add(side.At, "%s: there is no segment %q; %s", where, side.Value, suggest(side.Value, segments))
-			}
-			known = known && slices.Contains(segments, side.Value)
-		}
-		if known {
-			d.sides(where, e.Value, r, s)
-		}
-		s.Routers = append(s.Routers, r)
-	}
-}
-
-// sides checks what a router joins; both segments are declared.
-func (d *decoder) sides(where string, written router, r Router, s *Scenario) {
-	inside, outside := s.segment(r.Inside), s.segment(r.Outside)
-	if r.Inside == r.Outside {
-		d.add(written.Outside.At, "%s: inside and outside are both %q; a router joins two segments", where, r.Inside)
-		return
-	}
-	if inside.Kind == Public {
-		d.add(written.Inside.At, "%s: inside is the public segment %q; a router's inside is a site", where, r.Inside)
-	}
-	if (inside.IPv4.IsValid() || inside.IPv6.IsValid()) && (outside.IPv4.IsValid() || outside.IPv6.IsValid()) &&
-		!(inside.IPv4.IsValid() && outside.IPv4.IsValid()) && !(inside.IPv6.IsValid() && outside.IPv6.IsValid()) {
-		d.add(written.At, "%s: segments %q and %q have no address family in common; nothing could pass", where, r.Inside, r.Outside)
-	}
-	for _, other := range s.Routers {
-		if other.Inside == r.Inside {
-			d.add(written.Inside.At, "%s: site %q has the router %q already; a site has one way out", where, r.Inside, other.Name)
-			return
-		}
-	}
-	path := []string{r.Inside, r.Outside}
-	for next, ok := s.wayOut(r.Outside); ok; next, ok = s.wayOut(next) {
-		if slices.Contains(path[1:], next) {
-			break // a circle further out, reported where it closes
-		}
-		path = append(path, next)
-		if next == r.Inside {
-			d.add(written.Outside.At, "%s: the way out goes in a circle (%s); let one router lead to a public segment", where, strings.Join(path, " to "))
-			return
-		}
-	}
-}
-
-// wayOut is the segment that the router of a site leads to.
-func (s *Scenario) wayOut(site string) (string, bool) {
-	for _, r := range s.Routers {
-		if r.Inside == site {
-			return r.Outside, true
-		}
-	}
-	return "", false
-}
-
 // segment finds a declared segment; the zero Segment where there is none.
 func (s *Scenario) segment(name string) Segment {
 	for _, segment := range s.Segments {
@@ -189,7 +126,7 @@ func (d *decoder) room(doc *document, s *Scenario) {
 			bits--
 		}
 		d.add(doc.Segments.Entries[i].Value.IPv4.At,
-			"segment %q: ipv4: %s is too small for its gateways, services and %d machines; use a /%d or wider",
-			segment.Name, p, s.machinesIn(segment.Name), bits)
+			"segment %q: ipv4: %s is too small for its gateways, services and %s; use a /%d or wider",
+			segment.Name, p, s.takersOf(segment.Name), bits)
 	}
 }

@@ -17,16 +17,29 @@ type document struct {
 
 type segment struct {
 	At   Position `yaml:"-"`
-	Kind text     `yaml:"kind" jsonschema:"required,enum=public,enum=site" jsonschema_description:"public: the outside, where the world's services stand. site: a private network that reaches others through a router only."`
+	Kind text     `yaml:"kind" jsonschema:"required,enum=public,enum=site,enum=carrier,enum=isolated" jsonschema_description:"public: the outside, where the world's services stand. site: a private network that reaches others through a router only. carrier: a provider's network of 100.64.0.0/10, behind a router that translates once more. isolated: a network that nothing leads out of."`
 	IPv4 text     `yaml:"ipv4" jsonschema_description:"IPv4 range, from /8 to /29, for example 192.168.1.0/24."`
 	IPv6 text     `yaml:"ipv6" jsonschema_description:"IPv6 range, a /64, for example 2001:db8:114::/64."`
 }
 
 type router struct {
-	At      Position `yaml:"-"`
-	Inside  text     `yaml:"inside" jsonschema:"required" jsonschema_description:"The site whose way out this is."`
-	Outside text     `yaml:"outside" jsonschema:"required" jsonschema_description:"The segment it leads to."`
-	NAT     text     `yaml:"nat" jsonschema:"enum=easy,enum=none,default=easy" jsonschema_description:"Translation of IPv4. easy: endpoint-independent mapping. none: plain routing. IPv6 is always routed, behind a firewall that lets only answers in."`
+	At       Position      `yaml:"-"`
+	Inside   text          `yaml:"inside" jsonschema:"required" jsonschema_description:"The site or the carrier's network whose way out this is."`
+	Outside  text          `yaml:"outside" jsonschema:"required" jsonschema_description:"The segment it leads to."`
+	Roams    list[text]    `yaml:"roams" jsonschema_description:"Other segments that its outside can be moved to while the scenario runs; see lab roam."`
+	NAT      text          `yaml:"nat" jsonschema:"enum=easy,enum=hard,enum=one-to-one,enum=none,default=easy" jsonschema_description:"Translation of IPv4. easy: one outside port for each inside port, whatever the destination, and open to everybody while it is in use. hard: another random port for each destination, open to its answers alone. one-to-one: each machine inside has an outside address of its own. none: plain routing. IPv6 is always routed."`
+	Firewall text          `yaml:"firewall" jsonschema:"enum=home,enum=closed,enum=open,default=home" jsonschema_description:"What comes in that answers nothing. home: of IPv4 what the NAT lets in, of IPv6 nothing. closed: nothing. open: of IPv4 what the NAT lets in, of IPv6 everything."`
+	MTU      number        `yaml:"mtu" jsonschema:"minimum=1280,maximum=1500" jsonschema_description:"The longest packet that passes, in bytes."`
+	TooBig   text          `yaml:"too-big" jsonschema:"enum=told,enum=lost,default=told" jsonschema_description:"What happens to longer packets that may not be cut. told: their sender is told the MTU. lost: they vanish, a black hole."`
+	Forwards list[forward] `yaml:"forwards" jsonschema_description:"Ports of its outside IPv4 address that lead to machines inside."`
+}
+
+type forward struct {
+	At       Position `yaml:"-"`
+	Protocol text     `yaml:"protocol" jsonschema:"enum=tcp,enum=udp,default=tcp" jsonschema_description:"What is forwarded."`
+	Port     number   `yaml:"port" jsonschema:"required,minimum=1,maximum=65535" jsonschema_description:"The port outside."`
+	To       text     `yaml:"to" jsonschema:"required" jsonschema_description:"The machine inside."`
+	PortTo   number   `yaml:"at" jsonschema:"minimum=1,maximum=65535" jsonschema_description:"The port on the machine; the same as outside where nothing is said."`
 }
 
 type vm struct {
@@ -35,6 +48,7 @@ type vm struct {
 	Memory   size       `yaml:"memory" jsonschema_description:"Memory as a whole number of MiB or GiB, at least 256MiB; 512MiB where nothing is said."`
 	CPUs     number     `yaml:"cpus" jsonschema:"minimum=1,maximum=64,default=1" jsonschema_description:"Virtual processors."`
 	Segments list[text] `yaml:"segments" jsonschema:"required" jsonschema_description:"The segments it stands in, one network card for each, in order."`
+	Roams    list[text] `yaml:"roams" jsonschema_description:"Other segments that its only network card can be moved to while the scenario runs; see lab roam."`
 }
 
 type instruction struct {

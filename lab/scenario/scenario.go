@@ -30,10 +30,12 @@ type Position struct {
 // SegmentKind says what a segment stands for.
 type SegmentKind string
 
-// The kinds of this version; more follow (carrier-grade NAT, closed firewall, no way out).
+// The kinds of segments.
 const (
-	Public SegmentKind = "public" // the outside: the world's services stand here, and it is the way out
-	Site   SegmentKind = "site"   // a private network; reaches others through a router only
+	Public   SegmentKind = "public"   // the outside: the world's services stand here, and it is the way out
+	Site     SegmentKind = "site"     // a private network; reaches others through a router only
+	Carrier  SegmentKind = "carrier"  // a provider's network, behind a router of its own that translates
+	Isolated SegmentKind = "isolated" // a network that nothing leads out of
 )
 
 // Segment is one broadcast domain. At least one of IPv4 and IPv6 is valid; both
@@ -50,18 +52,43 @@ type NAT string
 
 // Kinds of translation.
 const (
-	NATEasy NAT = "easy" // endpoint-independent mapping; the default
-	NATNone NAT = "none" // plain routing
+	NATEasy NAT = "easy"       // endpoint-independent mapping and filtering (RFC 4787); the default
+	NATHard NAT = "hard"       // another random port for each destination, answers only: "symmetric"
+	NATOne  NAT = "one-to-one" // each machine inside has an outside address of its own
+	NATNone NAT = "none"       // plain routing
 )
 
-// Router joins a site to another segment. IPv6 is routed, with a stateful
-// firewall that lets only answers in. A site has at most one router that it is
-// the inside of, and following routers outwards never leads back.
+// Firewall is what a router lets in that answers nothing.
+type Firewall string
+
+// Kinds of firewall. What a router forwards a port for always comes in.
+const (
+	FirewallHome   Firewall = "home"   // of IPv4 what the NAT lets in, of IPv6 nothing; the default
+	FirewallClosed Firewall = "closed" // nothing
+	FirewallOpen   Firewall = "open"   // of IPv4 what the NAT lets in, of IPv6 everything
+)
+
+// Router joins a site or a carrier's network to another segment. IPv6 is never
+// translated. A site has at most one router that it is the inside of, and
+// following routers outwards never leads back, wherever they roam.
 type Router struct {
-	Name    string
-	Inside  string // a segment of kind site
-	Outside string // another segment, with an address family in common
-	NAT     NAT
+	Name      string
+	Inside    string   // a segment of kind site or carrier
+	Outside   string   // another segment, with an address family in common; where it stands at first
+	Roams     []string // where else its outside can stand; none is isolated
+	NAT       NAT
+	Firewall  Firewall
+	MTU       int  // the longest packet that passes it, in bytes, 1280 to 1500; zero: no limit of its own
+	BlackHole bool // what is too long vanishes without a word; only with an MTU
+	Forwards  []Forward
+}
+
+// Forward lets in what arrives for a port of a router's outside IPv4 address.
+type Forward struct {
+	Protocol string // "tcp" or "udp"
+	Port     int    // on the router
+	To       string // a machine that stands inside
+	At       int    // port on the machine
 }
 
 // Machine is one virtual machine.
@@ -72,6 +99,7 @@ type Machine struct {
 	MemoryBytes int64    // default 512 MiB, at least 256 MiB
 	CPUs        int      // default 1
 	Segments    []string // one NIC for each, in order; at least one, none twice
+	Roams       []string // where else its NIC can stand; only with exactly one segment
 }
 
 // Step is one thing to place once machines are up, in order. Exactly one of

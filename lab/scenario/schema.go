@@ -42,3 +42,8 @@ func (instruction) JSONSchemaExtend(s *jsonschema.Schema) {
 	}
 	s.DependentRequired = map[string][]string{"file": {"to"}, "to": {"file"}, "input": {"run"}, "save": {"run"}}
 }
+
+// JSONSchemaExtend says what is said of an MTU only.
+func (router) JSONSchemaExtend(s *jsonschema.Schema) {
+	s.DependentRequired = map[string][]string{"too-big": {"mtu"}}
+}

@@ -51,12 +51,24 @@ func TestShipped(t *testing.T) {
 // TestRuleset compares the filter of each kind of router with its golden, and
 // has nft read it.
 func TestRuleset(t *testing.T) {
-	for _, nat := range []scenario.NAT{scenario.NATEasy, scenario.NATNone} {
-		t.Run(string(nat), func(t *testing.T) {
+	forward := []scenario.Forward{{Protocol: "tcp", Port: 443, To: "two", At: 8443}, {Protocol: "udp", Port: 51820, To: "two", At: 51820}}
+	for name, change := range map[string]func(*scenario.Router){
+		"easy":            func(*scenario.Router) {},
+		"easy-closed":     func(r *scenario.Router) { r.Firewall = scenario.FirewallClosed },
+		"easy-forwards":   func(r *scenario.Router) { r.Forwards = forward },
+		"hard":            func(r *scenario.Router) { r.NAT = scenario.NATHard },
+		"hard-forwards":   func(r *scenario.Router) { r.NAT, r.Forwards = scenario.NATHard, forward },
+		"one-to-one":      func(r *scenario.Router) { r.NAT = scenario.NATOne },
+		"none":            func(r *scenario.Router) { r.NAT = scenario.NATNone },
+		"none-open":       func(r *scenario.Router) { r.NAT, r.Firewall = scenario.NATNone, scenario.FirewallOpen },
+		"none-closed":     func(r *scenario.Router) { r.NAT, r.Firewall = scenario.NATNone, scenario.FirewallClosed },
+		"none-black-hole": func(r *scenario.Router) { r.NAT, r.MTU, r.BlackHole = scenario.NATNone, 1400, true },
+	} {
+		t.Run(name, func(t *testing.T) {
 			s := shipped(t, "first-node")
-			s.Routers[0].NAT = nat
+			change(&s.Routers[0])
 			text := plan(t, s, run).Routers[0].Ruleset
-			golden(t, "ruleset-"+string(nat)+".nft", text)
+			golden(t, "ruleset-"+name+".nft", text)
 			check(t, text)
 		})
 	}
@@ -127,6 +139,59 @@ machines:
 	}
 	if nic := u.Machines[0].NICs[1]; nic.IPv4.IsValid() {
 		t.Errorf("a card has %v where there is no IPv4", nic.IPv4)
+	}
+}
+
+// TestOneFamilyLeads: a site is told of no way out by a family that its router has
+// nowhere outside; one that it has somewhere it may roam to is a way out.
+func TestOneFamilyLeads(t *testing.T) {
+	u := plan(t, parse(t, `
+name: families
+segments:
+  public: {kind: public, ipv4: 203.0.113.0/24, ipv6: 2001:db8:1::/64}
+  old: {kind: public, ipv4: 198.51.100.0/24}
+  a: {kind: site, ipv4: 10.1.0.0/24, ipv6: 2001:db8:a::/64}
+  b: {kind: site, ipv4: 10.2.0.0/24, ipv6: 2001:db8:b::/64}
+routers:
+  a: {inside: a, outside: old}
+  b: {inside: b, outside: old, roams: [public]}
+machines:
+  one: {segments: [a]}
+`), run)
+	for i, want := range map[int]string{2: "10.1.0.1 invalid IP", 3: "10.2.0.1 2001:db8:b::1"} {
+		if got := u.Segments[i].Gateway4.String() + " " + u.Segments[i].Gateway6.String(); got != want {
+			t.Errorf("site %s has the gateways %s, want %s", u.Segments[i].Name, got, want)
+		}
+	}
+}
+
+// TestOneToOne: each machine inside has an outside address that nobody else has,
+// and who is declared after it does not move it.
+func TestOneToOne(t *testing.T) {
+	const document = `
+name: cloud
+segments:
+  public: {kind: public, ipv4: 203.0.113.0/24}
+  cloud: {kind: site, ipv4: 10.1.0.0/24}
+routers:
+  cloud: {inside: cloud, outside: public, nat: one-to-one}
+machines:
+  one: {segments: [cloud]}
+  pub: {segments: [public]}
+  two: {segments: [cloud]}
+`
+	want := []underlay.Translated{
+		{Machine: "one", Inside: netip.MustParseAddr("10.1.0.10"), Outside: netip.MustParsePrefix("203.0.113.10/24")},
+		{Machine: "two", Inside: netip.MustParseAddr("10.1.0.11"), Outside: netip.MustParsePrefix("203.0.113.12/24")},
+	}
+	for _, later := range []string{"", "  late: {segments: [public]}\n"} {
+		u := plan(t, parse(t, document+later), run)
+		if diff := cmp.Diff(want, u.Routers[0].Translated, compareNetip); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+		if got := u.Machines[1].NICs[0].IPv4.String(); got != "203.0.113.11/24" {
+			t.Errorf("pub has %s", got)
+		}
 	}
 }
 

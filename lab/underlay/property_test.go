@@ -39,7 +39,9 @@ func TestNothingTwice(t *testing.T) {
 			seen[thing] = owner
 		}
 		for _, c := range cards(u) {
-			once(c.mac, c.owner)
+			if c.at == 0 {
+				once(c.mac, c.owner)
+			}
 			for _, a := range c.addrs {
 				once(a.Addr().String(), c.owner)
 			}
@@ -52,6 +54,11 @@ func TestNothingTwice(t *testing.T) {
 						once(gateway.String(), "gateway of "+s.Name)
 					}
 				}
+			}
+		}
+		for _, r := range u.Routers {
+			for _, one := range r.Translated {
+				once(one.Outside.Addr().String(), "translated "+one.Machine)
 			}
 		}
 		for _, a := range u.Services.Addrs {
@@ -137,34 +144,128 @@ func TestEveryAddressIsInItsRange(t *testing.T) {
 }
 
 // TestEveryoneHasAWayOut follows default routes from each gateway to a public
-// segment, or to an island.
+// segment, or to an island; wherever those who roam stand, no way leads back.
 func TestEveryoneHasAWayOut(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		_, u := draw(t)
-		owners := map[netip.Addr]underlay.Router{}
+		_, drawn := draw(t)
+		u := wander(t, *drawn)
+		segments, owners := map[string]underlay.Segment{}, map[netip.Addr]underlay.Router{}
+		for _, s := range u.Segments {
+			segments[s.Name] = s
+		}
 		for _, r := range u.Routers {
 			for _, a := range r.Inside.Addrs {
 				owners[a.Addr()] = r
 			}
 		}
 		for _, s := range u.Segments {
-			at := s
-			for hops := 0; at.Kind != string(scenario.Public) && at.Gateway4.IsValid(); hops++ {
-				r, ok := owners[at.Gateway4]
-				if !ok || hops > len(u.Routers) {
-					t.Fatalf("segment %s: the gateway %s of %s leads nowhere", s.Name, at.Gateway4, at.Name)
-				}
-				for _, next := range u.Segments {
-					if next.Name == r.Outside.Segment {
-						at = next
+			for _, gateway := range []func(underlay.Segment) netip.Addr{
+				func(s underlay.Segment) netip.Addr { return s.Gateway4 },
+				func(s underlay.Segment) netip.Addr { return s.Gateway6 },
+			} {
+				at := s
+				for hops := 0; at.Kind != string(scenario.Public) && gateway(at).IsValid(); hops++ {
+					r, ok := owners[gateway(at)]
+					if !ok || hops > len(u.Routers) {
+						t.Fatalf("segment %s: the gateway %s of %s leads nowhere", s.Name, gateway(at), at.Name)
 					}
-				}
-				if r.Default4 != at.Gateway4 || r.Default6 != at.Gateway6 {
-					t.Fatalf("router %s goes by %s, %s and not by the gateways of %s", r.Name, r.Default4, r.Default6, at.Name)
+					at = segments[r.Outside.Segment]
+					if r.Default4 != at.Gateway4 || r.Default6 != at.Gateway6 {
+						t.Fatalf("router %s goes by %s, %s and not by the gateways of %s", r.Name, r.Default4, r.Default6, at.Name)
+					}
 				}
 			}
 		}
+		for _, r := range u.Routers {
+			in, out := segments[r.Inside.Segment], segments[r.Outside.Segment]
+			if in.Kind == string(scenario.Isolated) || out.Kind == string(scenario.Isolated) {
+				t.Fatalf("router %s joins the isolated %s, %s", r.Name, in.Name, out.Name)
+			}
+			if out.IPv4.IsValid() && in.IPv4.IsValid() && !in.Gateway4.IsValid() || out.IPv6.IsValid() && in.IPv6.IsValid() && !in.Gateway6.IsValid() {
+				t.Fatalf("site %s has no gateway, and router %s leads out of it", in.Name, r.Name)
+			}
+		}
 	})
+}
+
+// wander moves everybody who roams somewhere.
+func wander(t *rapid.T, u underlay.Underlay) underlay.Underlay {
+	for _, r := range u.Roamers() {
+		to := rapid.SampledFrom(r.Segments).Draw(t, "where "+r.Name+" goes")
+		moved, err := u.Roam(r.Name, to)
+		if err != nil {
+			t.Fatal(err)
+		}
+		u = moved
+	}
+	return u
+}
+
+// TestRoaming: whoever goes anywhere and home again finds all as it was; on the
+// way it has what was planned for it there, nobody else moves, and what was
+// there before is not touched.
+func TestRoaming(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		_, drawn := draw(t)
+		before := document(t, drawn)
+		away := wander(t, *drawn)
+		if diff := cmp.Diff(before, document(t, drawn)); diff != "" {
+			t.Fatalf("what was roamed from has changed:\n%s", diff)
+		}
+		home, moved := away, map[string]bool{}
+		for _, r := range away.Roamers() {
+			moved[r.Name] = r.At != r.Segments[0]
+			var err error
+			if home, err = home.Roam(r.Name, r.Segments[0]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if diff := cmp.Diff(before, document(t, &home)); diff != "" {
+			t.Fatalf("home again, it differs (-before +after):\n%s", diff)
+		}
+		for i, m := range away.Machines {
+			for j, nic := range m.NICs {
+				if stand, ok := nic.In(nic.Segment); !ok || stand.IPv4 != nic.IPv4 || stand.IPv6 != nic.IPv6 {
+					t.Fatalf("machine %s stands in %s with %s, %s", m.Name, nic.Segment, nic.IPv4, nic.IPv6)
+				}
+				if was := drawn.Machines[i].NICs[j]; was.MAC != nic.MAC || was.Tap != nic.Tap || !moved[m.Name] && was.Segment != nic.Segment {
+					t.Fatalf("machine %s: %+v became %+v", m.Name, was, nic)
+				}
+			}
+		}
+		for i, r := range away.Routers {
+			if was := drawn.Routers[i]; was.Ruleset != r.Ruleset || was.Inside.Segment != r.Inside.Segment {
+				t.Fatalf("router %s has another inside away from home", r.Name)
+			}
+		}
+	})
+}
+
+func TestRoamRefuses(t *testing.T) {
+	u := plan(t, parse(t, `
+name: roam
+segments:
+  public: {kind: public, ipv4: 203.0.113.0/24}
+  cafe: {kind: site, ipv4: 10.1.0.0/24}
+routers:
+  cafe: {inside: cafe, outside: public}
+machines:
+  laptop: {segments: [public], roams: [cafe]}
+  rock: {segments: [public]}
+`), run)
+	for _, c := range [][3]string{
+		{"rock", "cafe", `"rock" does not roam: of this scenario only laptop can be moved`},
+		{"cafe", "public", `"cafe" does not roam: of this scenario only laptop can be moved`},
+		{"laptop", "beach", `laptop does not roam to "beach": its segments are public, cafe`},
+	} {
+		if _, err := u.Roam(c[0], c[1]); err == nil || err.Error() != c[2] {
+			t.Errorf("%s to %s: got %v, want %s", c[0], c[1], err, c[2])
+		}
+	}
+	want := `"one" does not roam: the scenario declares for no machine and no router that it does`
+	if _, err := plan(t, shipped(t, "single"), run).Roam("one", "public"); err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
 }
 
 // TestCaseL4AddressesAreDeclared: an address and a MAC follow from what declares
@@ -243,8 +344,8 @@ func TestInsideStaysInside(t *testing.T) {
 			for _, a := range record.Addrs {
 				for _, segment := range s.Segments {
 					inside := segment.IPv4.IsValid() && segment.IPv4.Contains(a) || segment.IPv6.IsValid() && segment.IPv6.Contains(a)
-					if inside && segment.Kind == scenario.Site {
-						t.Fatalf("%s names %s of the site %s", record.Name, a, segment.Name)
+					if inside && segment.Kind != scenario.Public {
+						t.Fatalf("%s names %s of %s", record.Name, a, segment.Name)
 					}
 				}
 			}
@@ -265,24 +366,35 @@ func TestInsideStaysInside(t *testing.T) {
 type card struct {
 	owner, segment, mac string
 	addrs               []netip.Prefix
+	at                  int // the how manieth of its places
 }
 
 func cards(u *underlay.Underlay) []card {
 	var all []card
 	for _, r := range u.Routers {
-		for _, port := range []underlay.RouterPort{r.Inside, r.Outside} {
-			all = append(all, card{"router " + r.Name, port.Segment, port.MAC, port.Addrs})
+		all = append(all, card{"router " + r.Name, r.Inside.Segment, r.Inside.MAC, r.Inside.Addrs, 0})
+		all = append(all, card{"router " + r.Name, r.Outside.Segment, r.Outside.MAC, r.Outside.Addrs, 0})
+		for i, s := range r.Stands {
+			if i > 0 {
+				all = append(all, card{"router " + r.Name, s.Segment, r.Outside.MAC, s.Addrs, i})
+			}
 		}
 	}
 	for _, m := range u.Machines {
 		for _, nic := range m.NICs {
-			c := card{fmt.Sprintf("machine %s in %s", m.Name, nic.Segment), nic.Segment, nic.MAC, nil}
-			for _, a := range []netip.Prefix{nic.IPv4, nic.IPv6} {
-				if a.IsValid() {
-					c.addrs = append(c.addrs, a)
-				}
+			stands := nic.Stands
+			if stands == nil {
+				stands = []underlay.Stand{{Segment: nic.Segment, IPv4: nic.IPv4, IPv6: nic.IPv6}}
 			}
-			all = append(all, c)
+			for i, s := range stands {
+				c := card{fmt.Sprintf("machine %s in %s", m.Name, s.Segment), s.Segment, nic.MAC, nil, i}
+				for _, a := range []netip.Prefix{s.IPv4, s.IPv6} {
+					if a.IsValid() {
+						c.addrs = append(c.addrs, a)
+					}
+				}
+				all = append(all, c)
+			}
 		}
 	}
 	return all

@@ -20,12 +20,13 @@ type Underlay struct {
 // Segment is a bridge in the world's namespace.
 type Segment struct {
 	Name   string       `json:"name"`
-	Kind   string       `json:"kind"`   // "public" or "site"
+	Kind   string       `json:"kind"`   // scenario.SegmentKind
 	Bridge string       `json:"bridge"` // link name, ≤ 15 bytes
 	IPv4   netip.Prefix `json:"ipv4,omitzero"`
 	IPv6   netip.Prefix `json:"ipv6,omitzero"`
 	// Gateway is the default gateway: the world itself on a public segment
-	// (addresses put on the bridge), the router on a site. Zero where there is none.
+	// (addresses put on the bridge), the router on a site. Zero where nothing of
+	// that family ever leads out, wherever the router may roam.
 	Gateway4 netip.Addr `json:"gateway4,omitzero"`
 	Gateway6 netip.Addr `json:"gateway6,omitzero"`
 }
@@ -35,11 +36,42 @@ type Router struct {
 	Name      string     `json:"name"`
 	Namespace string     `json:"namespace"`
 	Inside    RouterPort `json:"inside"`
-	Outside   RouterPort `json:"outside"`
-	Default4  netip.Addr `json:"default4,omitzero"` // next hop outside
+	Outside   RouterPort `json:"outside"`           // as it stands now
+	Default4  netip.Addr `json:"default4,omitzero"` // next hop outside, as it stands now
 	Default6  netip.Addr `json:"default6,omitzero"`
-	NAT       string     `json:"nat"`     // scenario.NAT; under "none" the outside routes the inside's IPv4 to the router
-	Ruleset   string     `json:"ruleset"` // nftables text, loaded whole with nft -f in the namespace
+	// Stands are all places that its outside can be moved to, that of the
+	// beginning first. Empty: it does not roam.
+	Stands     []RouterStand `json:"stands,omitempty"`
+	NAT        string        `json:"nat"`                  // scenario.NAT; under "none" the outside routes the inside's IPv4 to the router
+	Firewall   string        `json:"firewall"`             // scenario.Firewall
+	MTU        int           `json:"mtu,omitempty"`        // bytes, of packets either way; zero: that of its links
+	BlackHole  bool          `json:"black_hole,omitempty"` // what exceeds MTU vanishes without a word
+	Forwards   []Forward     `json:"forwards,omitempty"`
+	Translated []Translated  `json:"translated,omitempty"` // one to one; outside addresses that the router holds
+	Ruleset    string        `json:"ruleset"`              // nftables text, one table; the same wherever the router stands
+}
+
+// RouterStand is a place of a router's outside.
+type RouterStand struct {
+	Segment  string         `json:"segment"`
+	Addrs    []netip.Prefix `json:"addrs"`
+	Default4 netip.Addr     `json:"default4,omitzero"`
+	Default6 netip.Addr     `json:"default6,omitzero"`
+}
+
+// Forward is a port of a router's outside that leads to a machine inside.
+type Forward struct {
+	Protocol string         `json:"protocol"` // "tcp" or "udp"
+	Port     uint16         `json:"port"`
+	Machine  string         `json:"machine"`
+	To       netip.AddrPort `json:"to"`
+}
+
+// Translated is an inside address and what stands for it outside.
+type Translated struct {
+	Machine string       `json:"machine"`
+	Inside  netip.Addr   `json:"inside"`
+	Outside netip.Prefix `json:"outside"`
 }
 
 // RouterPort is one end of a router.
@@ -61,9 +93,19 @@ type Machine struct {
 // MAC; IPv6 follows from MAC by EUI-64 (RFC 4291, appendix A) and the router
 // advertisement of the segment.
 type NIC struct {
-	Segment string       `json:"segment"`
+	Segment string       `json:"segment"` // this and the addresses: as it stands now
 	MAC     string       `json:"mac"`
 	Tap     string       `json:"tap"` // link name on the lab machine, unique by run, ≤ 15 bytes
+	IPv4    netip.Prefix `json:"ipv4,omitzero"`
+	IPv6    netip.Prefix `json:"ipv6,omitzero"`
+	// Stands are all places that it can be moved to, that of the beginning first.
+	// Empty: it does not roam.
+	Stands []Stand `json:"stands,omitempty"`
+}
+
+// Stand is a place of a NIC, with the addresses that wait for it there.
+type Stand struct {
+	Segment string       `json:"segment"`
 	IPv4    netip.Prefix `json:"ipv4,omitzero"`
 	IPv6    netip.Prefix `json:"ipv6,omitzero"`
 }
@@ -78,7 +120,7 @@ type Services struct {
 	ArtefactsName string         `json:"artefacts_name"` // "packages.world.test": http, port 80
 }
 
-// Record is one name of the outside.
+// Record is one name of the outside. Who roams keeps the name of where it began.
 type Record struct {
 	Name  string       `json:"name"` // fully qualified, no trailing dot
 	Addrs []netip.Addr `json:"addrs"`
