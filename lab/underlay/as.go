@@ -6,7 +6,7 @@ import (
 )
 
 // As is u under another run's id: what Plan would have made of the same
-// scenario. The empty run leaves out every name that depends on one; such an
+// scenario, with everybody where u has them. The empty run leaves out every name that depends on one; such an
 // underlay can be kept, and be given a run by As again.
 func (u Underlay) As(run string) Underlay {
 	p := planner{run: run, given: map[string]bool{}}
@@ -21,7 +21,7 @@ func (u Underlay) As(run string) Underlay {
 		for j := range nics {
 			nics[j].Tap = ""
 			if run != "" {
-				nics[j].Tap = p.tap(m.Name, nics[j].Segment)
+				nics[j].Tap = p.tap(m.Name, nics[j].stands()[0].Segment)
 			}
 		}
 		u.Machines[i].NICs = nics

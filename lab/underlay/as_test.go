@@ -24,6 +24,15 @@ func TestAs(t *testing.T) {
 			}
 			plans[i] = *u
 		}
+		for _, r := range plans[0].Roamers() { // of which an underlay keeps where they stand
+			to := rapid.SampledFrom(r.Segments).Draw(t, "where it goes")
+			for i := range plans {
+				var err error
+				if plans[i], err = plans[i].Roam(r.Name, to); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
 		kept := plans[0].As("")
 		before := text(t, plans[0])
 		for _, got := range []underlay.Underlay{plans[0].As("00c0ffee"), kept.As("00c0ffee")} {

@@ -31,7 +31,7 @@ func Plan(s *scenario.Scenario, run string) (*Underlay, error) {
 		p.segments[segment.Name] = segment
 		p.seats[segment.Name] = s.Seats(segment)
 	}
-	u := &Underlay{Run: run, Namespace: "ml-" + run}
+	u := &Underlay{Run: run, Namespace: worldNamespace(run)}
 	for i, segment := range s.Segments {
 		u.Segments = append(u.Segments, p.segment(i, segment))
 	}
@@ -118,7 +118,7 @@ func (p *planner) router(i int, r scenario.Router, machines []Machine) Router {
 	}
 	router := Router{
 		Name:      r.Name,
-		Namespace: fmt.Sprintf("ml-%s-%d", p.run, i+1),
+		Namespace: routerNamespace(p.run, i),
 		Inside: RouterPort{
 			Segment: r.Inside, Link: linkInside, Peer: fmt.Sprintf("router%d-in", i+1),
 			MAC: p.mac("router", r.Name, linkInside), Addrs: p.addrs(r.Inside, p.seats[r.Inside].Gateway),
