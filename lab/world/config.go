@@ -10,10 +10,9 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
-)
 
-// maxSocket is what sockaddr_un holds, less the final NUL: unix(7).
-const maxSocket = 107
+	"mesh/lab/companion"
+)
 
 // ParseConfig reads a configuration as WriteConfig wrote it. Unknown and
 // repeated members, and what no world could run with, are refused.
@@ -70,9 +69,9 @@ func (c Config) check() error {
 			add("%s: %q is not an absolute path", name, path)
 		}
 	}
-	if len(c.Control) > maxSocket {
+	if len(c.Control) > companion.MaxSocket {
 		add("control: %q has %d bytes, a socket's path has at most %d; choose a shorter runtime directory",
-			c.Control, len(c.Control), maxSocket)
+			c.Control, len(c.Control), companion.MaxSocket)
 	}
 	for name, dir := range c.Repositories {
 		if name == "" || name == "." || name == ".." || strings.ContainsRune(name, '/') {

@@ -3,40 +3,14 @@ package world
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
-	"io/fs"
-	"net"
 	"net/http"
-	"os"
-	"syscall"
-	"time"
+
+	"mesh/lab/companion"
 )
 
 // ErrAbsent means that no world answers at a control socket. Match with errors.Is.
-var ErrAbsent = errors.New("world does not run")
-
-// claim listens at the control socket. A socket that nobody answers at is what
-// a killed world left, and is replaced.
-func claim(path string) (net.Listener, error) {
-	conn, err := net.DialTimeout("unix", path, time.Second)
-	if err == nil {
-		conn.Close()
-		return nil, fmt.Errorf("open control socket: a world already answers at %s; end it first", path)
-	}
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("open control socket: %v", err)
-	}
-	l, err := net.Listen("unix", path)
-	if err != nil {
-		return nil, fmt.Errorf("open control socket: %v", err)
-	}
-	if err := os.Chmod(path, 0o600); err != nil {
-		return nil, errors.Join(fmt.Errorf("open control socket: %v", err), l.Close())
-	}
-	return l, nil
-}
+var ErrAbsent = companion.ErrAbsent
 
 // control is what the world answers to the lab.
 func (w *World) control() http.Handler {
@@ -49,40 +23,37 @@ func (w *World) control() http.Handler {
 		select {
 		case <-w.ready:
 			out.Header().Set("Content-Type", "application/x-pem-file")
-			out.Write(w.roots)
+			if w.issuer != nil {
+				out.Write(w.issuer.Trusted())
+			}
 		default:
 			http.Error(out, "the issuer is not made yet", http.StatusServiceUnavailable)
 		}
 	})
+	mux.HandleFunc("GET /state", func(out http.ResponseWriter, r *http.Request) {
+		out.Header().Set("Content-Type", "application/json")
+		out.Write(w.State().text())
+	})
+	mux.HandleFunc("PUT /state", w.putState)
 	return mux
 }
 
 // Client asks a world at its control socket. It holds no connection between
 // two questions. Safe for concurrent use.
-type Client struct {
-	socket string
-	http   *http.Client
-}
+type Client struct{ ask *companion.Client }
 
 // NewClient makes a client of the world whose Config.Control is socket.
-func NewClient(socket string) *Client {
-	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
-	}
-	return &Client{socket: socket, http: &http.Client{
-		Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true},
-	}}
-}
+func NewClient(socket string) *Client { return &Client{companion.NewClient(socket, "world")} }
 
 // Status asks how the world is. ErrAbsent.
 func (c *Client) Status(ctx context.Context) (Status, error) {
-	body, err := c.get(ctx, "/status")
+	body, err := c.ask.Ask(ctx, http.MethodGet, "/status", nil)
 	if err != nil {
 		return Status{}, err
 	}
 	var s Status
 	if err := json.Unmarshal(body, &s); err != nil {
-		return Status{}, fmt.Errorf("ask world at %s: %v", c.socket, err)
+		return Status{}, fmt.Errorf("read the status of the world: %v", err)
 	}
 	return s, nil
 }
@@ -92,28 +63,19 @@ func (c *Client) Status(ctx context.Context) (Status, error) {
 // under a comment line that begins with "# ". Empty where the world has no
 // issuer. ErrAbsent.
 func (c *Client) RootCertificates(ctx context.Context) ([]byte, error) {
-	return c.get(ctx, "/root-certificate")
+	return c.ask.Ask(ctx, http.MethodGet, "/root-certificate", nil)
 }
 
-func (c *Client) get(ctx context.Context, path string) ([]byte, error) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://world"+path, nil)
-	if err != nil {
-		return nil, fmt.Errorf("ask world at %s: %v", c.socket, err)
-	}
-	answer, err := c.http.Do(r)
-	if errors.Is(err, syscall.ENOENT) || errors.Is(err, syscall.ECONNREFUSED) {
-		return nil, fmt.Errorf("ask world at %s: %w", c.socket, ErrAbsent)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("ask world at %s: %w", c.socket, err)
-	}
-	defer answer.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(answer.Body, 1<<20))
-	if err == nil && answer.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s: %s", answer.Status, body)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("ask world at %s: %v", c.socket, err)
-	}
-	return body, nil
+// State asks for everything that can be changed of a running world, to be given
+// to SetState later, of this world or of another one of the same scenario.
+// ErrAbsent.
+func (c *Client) State(ctx context.Context) (json.RawMessage, error) {
+	return c.ask.Ask(ctx, http.MethodGet, "/state", nil)
+}
+
+// SetState makes a world's whole state be so. One that it refuses changes
+// nothing; the error says why. ErrAbsent.
+func (c *Client) SetState(ctx context.Context, state json.RawMessage) error {
+	_, err := c.ask.Ask(ctx, http.MethodPut, "/state", state)
+	return err
 }

@@ -105,31 +105,6 @@ func TestRemoveSpares(t *testing.T) {
 	}
 }
 
-// TestZombie: a process that has ended and was not waited for is no process.
-func TestZombie(t *testing.T) {
-	child := exec.Command("sleep", "600")
-	if err := child.Start(); err != nil {
-		t.Fatal(err)
-	}
-	defer child.Wait()
-	p, err := world.ProcessOf(child.Process.Pid)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !p.Alive() {
-		t.Error("it counts as dead before its death")
-	}
-	if err := child.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.Waitid(unix.P_PID, p.PID, nil, unix.WEXITED|unix.WNOWAIT, nil); err != nil {
-		t.Fatal(err)
-	}
-	if p.Alive() {
-		t.Error("it counts as alive")
-	}
-}
-
 // TestStartTwice refuses a second world beside one that answers, and leaves that
 // one as it is.
 func TestStartTwice(t *testing.T) {

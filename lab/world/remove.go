@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 
+	"mesh/lab/companion"
 	"mesh/lab/underlay"
 	"mesh/lab/world/namespace"
 	"mesh/lab/world/network"
@@ -21,7 +22,7 @@ import (
 func Remove(ctx context.Context, c Config, p Process) error {
 	var errs []error
 	if p.Alive() {
-		errs = append(errs, finish(ctx, p.PID, p.Alive))
+		errs = append(errs, companion.End(ctx, p.PID, p.Alive))
 	}
 	names := []string{c.Underlay.Namespace}
 	for _, r := range c.Underlay.Routers {
@@ -48,7 +49,7 @@ func empty(ctx context.Context, name string) error {
 		if pid == os.Getpid() {
 			continue
 		}
-		errs = append(errs, finish(ctx, pid, func() bool { return namespace.Holds(name, pid) }))
+		errs = append(errs, companion.End(ctx, pid, func() bool { return namespace.Holds(name, pid) }))
 	}
 	return errors.Join(errs...)
 }

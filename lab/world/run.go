@@ -18,13 +18,14 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"mesh/lab/companion"
 	"mesh/lab/underlay"
 	"mesh/lab/world/acme"
 	"mesh/lab/world/advertisement"
 	"mesh/lab/world/artefacts"
 	"mesh/lab/world/dhcp"
 	"mesh/lab/world/dns"
-	"mesh/lab/world/namespace"
+	"mesh/lab/world/line"
 	"mesh/lab/world/network"
 	"mesh/lab/world/stamp"
 )
@@ -49,20 +50,19 @@ type World struct {
 	config Config
 	log    *slog.Logger
 	ready  chan struct{}
+	lines  *line.Lines
+	names  dns.Trouble
 
 	// Written by Run before ready is closed.
-	roots  []byte
-	leases []*dhcp.Server
-	parts  []part
+	issuer *acme.Issuer // nil: there are no services
+	parts  []*part
+
+	stateMu sync.Mutex // held while the state changes
+	state   State      // guarded by stateMu
 
 	mu     sync.Mutex
+	leases []*dhcp.Server
 	failed map[string][]string // service → why
-}
-
-// part is something that serves until its context is done.
-type part struct {
-	service string
-	serve   func(context.Context) error
 }
 
 // New makes a world of c; nil log discards. Work begins in Run.
@@ -70,21 +70,25 @@ func New(c Config, log *slog.Logger) *World {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	return &World{config: c, log: log, ready: make(chan struct{}), failed: map[string][]string{}}
+	return &World{
+		config: c, log: log, ready: make(chan struct{}), failed: map[string][]string{},
+		lines: line.New(c.Underlay.Namespace, log),
+	}
 }
 
 // Ready is closed once everything stands and answers.
 func (w *World) Ready() <-chan struct{} { return w.ready }
 
 // Run builds the network, or finds it standing, and serves until ctx is done,
-// which is no error. It must be called in a process that lives in the world's
-// namespace: the issuer validates from there. The network stays when it returns;
-// Remove takes it away. A service that fails later is shown by Status and the
-// others go on. Call it once.
+// which is no error. Nothing is impaired at first, whatever was before. It must
+// be called in a process that lives in the world's namespace: the issuer
+// validates from there. The network stays when it returns; Remove takes it away.
+// A service that fails later is shown by Status and the others go on. Call it
+// once.
 func (w *World) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	socket, err := claim(w.config.Control)
+	socket, err := companion.Claim(w.config.Control, "a world")
 	if err != nil {
 		return err
 	}
@@ -93,25 +97,18 @@ func (w *World) Run(ctx context.Context) error {
 	var group errgroup.Group
 	group.Go(func() error { return control.serve(ctx) })
 
-	err = network.Apply(ctx, network.NewPlan(w.config.Underlay))
-	if err == nil {
-		err = w.open()
-	}
+	err = w.build(ctx)
 	if err != nil {
-		cancel() // what was opened only closes
+		cancel()
 	} else {
+		group.Go(func() error { return w.lines.Run(ctx) })
+		group.Go(func() error { return w.capture(ctx) })
 		w.log.Info("world is ready", "pid", os.Getpid(), "services", w.services())
 		close(w.ready)
 	}
-	for _, p := range w.parts {
-		group.Go(func() error {
-			if err := p.serve(ctx); err != nil {
-				w.fail(p.service, err)
-			}
-			return nil
-		})
-	}
-	stopped := group.Wait()
+	<-ctx.Done()
+	stopped := group.Wait() // nobody changes the state any more
+	w.stop()
 	if err != nil {
 		return fmt.Errorf("build world: %w", err)
 	}
@@ -119,14 +116,30 @@ func (w *World) Run(ctx context.Context) error {
 	return stopped
 }
 
-// open opens everything that serves.
-func (w *World) open() error {
-	u := w.config.Underlay
-	for _, k := range keepers(u) {
-		err := namespace.Do(k.Namespace, func() error { return w.openKeeper(k) })
-		if err != nil {
+// build lays the network and opens everything that serves.
+func (w *World) build(ctx context.Context) error {
+	if err := network.Apply(ctx, network.NewPlan(w.config.Underlay)); err != nil {
+		return err
+	}
+	if err := w.clear(ctx); err != nil {
+		return err
+	}
+	if err := w.prepare(); err != nil {
+		return err
+	}
+	for _, p := range w.parts {
+		if err := w.start(ctx, p); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// prepare makes everything that is to serve.
+func (w *World) prepare() error {
+	u := w.config.Underlay
+	for _, k := range keepers(u) {
+		w.prepareKeeper(k)
 	}
 	if len(u.Services.Addrs) == 0 {
 		return nil
@@ -135,60 +148,66 @@ func (w *World) open() error {
 	for _, a := range u.Services.Addrs {
 		addrs = append(addrs, a.Addr())
 	}
-	return namespace.Do(u.Namespace, func() error { return w.openServices(u, addrs) })
+	return w.prepareServices(u, addrs)
 }
 
-func (w *World) openKeeper(k keeper) error {
+func (w *World) prepareKeeper(k keeper) {
 	if k.lease != nil {
-		s, err := dhcp.Listen(k.Link, *k.lease, w.log)
-		if err != nil {
-			return err
-		}
-		w.leases = append(w.leases, s)
-		w.add(serviceDHCP, s.Serve)
+		w.add(serviceDHCP, k.Namespace, func() (serve, error) {
+			s, err := dhcp.Listen(k.Link, *k.lease, w.log)
+			if err != nil {
+				return nil, err
+			}
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.leases = append(w.leases, s)
+			return s.Serve, nil
+		})
 	}
 	if k.advert != nil {
-		s, err := advertisement.Listen(k.Link, *k.advert, w.log)
-		if err != nil {
-			return err
-		}
-		w.add(serviceAdvert, s.Serve)
+		w.add(serviceAdvert, k.Namespace, func() (serve, error) {
+			s, err := advertisement.Listen(k.Link, *k.advert, w.log)
+			if err != nil {
+				return nil, err
+			}
+			return s.Serve, nil
+		})
 	}
-	return nil
 }
 
-func (w *World) openServices(u underlay.Underlay, addrs []netip.Addr) error {
+func (w *World) prepareServices(u underlay.Underlay, addrs []netip.Addr) error {
 	var at []netip.AddrPort
 	for _, a := range addrs {
 		at = append(at, netip.AddrPortFrom(a, portDNS))
 	}
-	names, err := dns.Listen(at, dns.NewZone(u.Records), w.log)
-	if err != nil {
-		return err
-	}
-	w.add(serviceDNS, names.Serve)
+	zone := dns.NewZone(u.Records)
+	w.add(serviceDNS, u.Namespace, func() (serve, error) {
+		s, err := dns.Listen(at, zone, &w.names, w.log)
+		if err != nil {
+			return nil, err
+		}
+		return s.Serve, nil
+	})
 
-	issuer, err := acme.New(acme.Config{Name: u.Services.IssuerName, Addrs: addrs, Resolver: at[0]}, w.log)
+	var err error
+	w.issuer, err = acme.New(acme.Config{Name: u.Services.IssuerName, Addrs: addrs, Resolver: at[0]}, w.log)
 	if err != nil {
 		return err
 	}
-	w.roots = issuer.Roots
-	secure := newWeb(serviceIssuer, issuer.Handler, issuer.TLS, w.log)
-	w.add(serviceIssuer, secure.serve)
-	if err := secure.listen(addrs, acme.Port); err != nil {
-		return err
-	}
+	w.add(serviceIssuer, u.Namespace, func() (serve, error) {
+		secure := newWeb(serviceIssuer, w.issuer.Handler, w.issuer.TLS, w.log)
+		return secure.serve, secure.listen(addrs, acme.Port)
+	})
 
 	if err := artefacts.Check(w.config.Repositories); err != nil {
 		return err
 	}
-	plain := newWeb(serviceArtefacts, artefacts.Handler(w.config.Repositories, w.log), nil, w.log)
-	w.add(serviceArtefacts, plain.serve)
-	return plain.listen(addrs, portArtefacts)
-}
-
-func (w *World) add(service string, serve func(context.Context) error) {
-	w.parts = append(w.parts, part{service, serve})
+	files := artefacts.Handler(w.config.Repositories, w.log)
+	w.add(serviceArtefacts, u.Namespace, func() (serve, error) {
+		plain := newWeb(serviceArtefacts, files, nil, w.log)
+		return plain.serve, plain.listen(addrs, portArtefacts)
+	})
+	return nil
 }
 
 func (w *World) fail(service string, err error) {
@@ -217,13 +236,14 @@ func (w *World) Status() Status {
 		return s
 	}
 	s.Ready = true
+	stopped := w.stopped()
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	for _, server := range w.leases {
 		maps.Copy(s.Leases, server.Leases())
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
 	for _, name := range w.services() {
-		why := w.failed[name]
+		why := append(stopped[name], w.failed[name]...)
 		s.Services = append(s.Services, ServiceStatus{Name: name, OK: len(why) == 0, Why: strings.Join(why, "; ")})
 	}
 	return s
