@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"mesh/cmd/internal/cli"
+	"mesh/lab/evidence"
 	"mesh/lab/images"
 	"mesh/lab/lifecycle"
 	"mesh/lab/underlay"
@@ -31,6 +32,7 @@ type app struct {
 	ports  func(*app) lifecycle.Config
 	images func(*app) imageStore
 	way    func(world string, m underlay.Machine) (way, error)
+	here   evidence.Here
 	newRun func() string
 }
 
@@ -86,6 +88,8 @@ func (a *app) lab() (lifecycle.Config, *lifecycle.Lab) {
 	cfg.Store, cfg.Runtime = a.store, a.runtime
 	cfg.Progress = cli.NewProgress(a.Err)
 	cfg.Now = time.Now
+	// Both stand on the same; the collector asks a lab that keeps none itself.
+	cfg.Evidence = a.collector(cfg, lifecycle.New(cfg))
 	return cfg, lifecycle.New(cfg)
 }
 

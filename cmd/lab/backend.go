@@ -10,7 +10,7 @@ import (
 
 // newApp stands on this machine.
 func newApp(s cli.Streams) *app {
-	return &app{Streams: s, ports: realPorts, images: realImages, way: realWay, newRun: randomRun}
+	return &app{Streams: s, ports: realPorts, images: realImages, way: realWay, here: realHere{}, newRun: randomRun}
 }
 
 func realPorts(*app) lifecycle.Config {

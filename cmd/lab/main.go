@@ -41,7 +41,7 @@ networks, and destroying it leaves nothing behind.`,
 	root.AddCommand(
 		newVerify(a),
 		newRaise(a), newList(a), newStatus(a), newExec(a), newCopy(a), newConsole(a), newLogs(a),
-		newForward(a),
+		newForward(a), newCollect(a),
 		newPower(a), newDestroy(a), newReap(a),
 		newWorld(),
 		newCheck(a), newGraph(a), newSchema(a), newScenario(a),

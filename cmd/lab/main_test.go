@@ -83,6 +83,8 @@ func runFake(args []string) int {
 			return f.Ports(lifecycle.Config{Poll: 5 * time.Millisecond})
 		},
 		images: func(*app) imageStore { return fakeImages{} },
+		way:    fakeWay,
+		here:   fakeHere{},
 		newRun: randomRun,
 	}
 	// Each script has a store of its own.

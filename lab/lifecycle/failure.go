@@ -13,17 +13,20 @@ func (r *raise) giveUp(ctx context.Context, err error, keep bool) error {
 	stopped := interrupted(ctx)
 	failure := r.failure(err, stopped)
 	// The undoing must not end because the doing did.
-	undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoLimit)
+	ctx = context.WithoutCancel(ctx)
+	found := r.evidence(ctx, failure)
+	undo, cancel := context.WithTimeout(ctx, undoLimit)
 	defer cancel()
 	if keep && failure.Code != codePrerequisite {
-		failure.Next = fmt.Sprintf("what stands was kept: `lab status %[1]s`; the same raise again goes on; `lab destroy %[1]s` removes it", name)
+		failure.Next = found + fmt.Sprintf("what stands was kept: `lab status %[1]s`; the same raise again goes on; `lab destroy %[1]s` removes it", name)
 		return errors.Join(failure, r.update(func(rec *Record) { rec.Phase = Partial }))
 	}
 	r.cfg.Progress.Note("undoing the raise of %s", name)
 	if err := r.remove(undo, r.record); err != nil {
-		failure.Next = fmt.Sprintf("not all of it could be undone: `lab destroy %s`", name)
+		failure.Next = found + fmt.Sprintf("not all of it could be undone: `lab destroy %s`", name)
 		return errors.Join(failure, err)
 	}
+	failure.Next = found + failure.Next
 	return failure
 }
 

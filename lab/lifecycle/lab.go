@@ -18,7 +18,7 @@ type Lab struct {
 	cfg Config
 }
 
-// Config is what a Lab stands on. All but Snapshots and Poll must be set.
+// Config is what a Lab stands on. All but Snapshots, Evidence and Poll must be set.
 type Config struct {
 	Store      string // absolute; holds scenarios/NAME
 	Runtime    string // absolute and short; holds locks and sockets
@@ -28,6 +28,7 @@ type Config struct {
 	Snapshots  Snapshots      // nil: there are none
 	World      World
 	Guest      Guest
+	Evidence   Evidence // of raises that fail; nil: none is kept
 	Disks      Disks
 	Computer   Computer
 	Progress   Progress

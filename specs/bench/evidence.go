@@ -10,32 +10,13 @@ import (
 	"mesh/lab/guest"
 )
 
-// Collect writes into dir what helps to understand a failure: the mesh's
-// status, the world's log, and of each machine its console, its journal and what
-// host and plane say of themselves. What cannot be had is written down as such;
-// a machine that is off keeps nothing else from being collected.
-func (m *Mesh) Collect(ctx context.Context, dir string, machines ...string) error {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return fmt.Errorf("make %s: %w", dir, err)
+// Collect writes into dir, which is not there yet, everything that helps to
+// understand a failure, by `lab collect`: it begins with dir/index.md.
+func (m *Mesh) Collect(ctx context.Context, dir string) error {
+	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
+		return fmt.Errorf("make the place of %s: %w", dir, err)
 	}
-	keep := func(name string, r Result) {
-		text := r.Stdout
-		if r.Code != 0 {
-			text = r.String()
-		}
-		// A file that cannot be written must not hide the failure it is about.
-		_ = os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644)
-	}
-	keep("status.json", m.lab.Run(ctx, "", "status", m.Name, "--json"))
-	keep("world.log", m.lab.Run(ctx, "", "logs", m.Name))
-	for _, name := range machines {
-		machine := m.Machine(name)
-		keep(name+".console", machine.Console(ctx))
-		keep(name+".journal", machine.Journal(ctx))
-		keep(name+".host.json", machine.Sh(ctx, "mesh-host status --json"))
-		keep(name+".plane.json", machine.Sh(ctx, "if command -v mesh-plane; then mesh-plane node list --json; fi"))
-	}
-	return nil
+	return m.lab.Run(ctx, "", "collect", m.Name, "--output", dir).Err()
 }
 
 // Fatal lists what no machine may ever say, whatever a spec asserts: panics,
