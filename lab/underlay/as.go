@@ -6,8 +6,9 @@ import (
 )
 
 // As is u under another run's id: what Plan would have made of the same
-// scenario, with everybody where u has them. The empty run leaves out every name that depends on one; such an
-// underlay can be kept, and be given a run by As again.
+// scenario, with everybody where u has them. The empty run leaves out every name
+// that depends on one; such an underlay can be kept, and be given a run by As
+// again.
 func (u Underlay) As(run string) Underlay {
 	p := planner{run: run, given: map[string]bool{}}
 	u.Run, u.Namespace = run, worldNamespace(run)

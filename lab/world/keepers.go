@@ -30,12 +30,12 @@ func keepers(u underlay.Underlay) []keeper {
 			}
 		}
 		if s.IPv6.IsValid() {
-			k.advert = &advertisement.Config{Segment: s.Name, Prefix: s.IPv6, Gateway: k.Gateway}
+			k.advert = &advertisement.Config{Segment: s.Name, Prefix: s.IPv6, Gateway: k.Gateway6}
 		}
-		if k.Gateway && k.lease != nil { // without a way out, DNS is out of reach too
+		if k.Gateway4 && k.lease != nil { // without a way out, DNS is out of reach too
 			k.lease.Router, k.lease.DNS = k.Addr4, resolvers(u, netip.Addr.Is4)
 		}
-		if k.Gateway && k.advert != nil {
+		if k.Gateway6 && k.advert != nil {
 			k.advert.DNS = resolvers(u, netip.Addr.Is6)
 		}
 		all = append(all, k)
@@ -43,13 +43,14 @@ func keepers(u underlay.Underlay) []keeper {
 	return all
 }
 
-// leases are the declared addresses on a segment by MAC.
+// leases are the declared addresses on a segment by MAC, those of machines that
+// may roam there among them: whoever comes finds its address.
 func leases(u underlay.Underlay, s underlay.Segment) map[string]netip.Addr {
 	all := map[string]netip.Addr{}
 	for _, m := range u.Machines {
 		for _, nic := range m.NICs {
-			if nic.Segment == s.Name && nic.IPv4.IsValid() {
-				all[nic.MAC] = nic.IPv4.Addr()
+			if stand, ok := nic.In(s.Name); ok && stand.IPv4.IsValid() {
+				all[nic.MAC] = stand.IPv4.Addr()
 			}
 		}
 	}

@@ -15,26 +15,33 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
-	"golang.org/x/sys/unix"
 
 	"mesh/lab/world/namespace"
 )
 
+// Builder makes plans stand. The zero value is ready. Not safe for concurrent use.
+type Builder struct {
+	loaded map[string]string // by namespace: the filter that this builder loaded last
+}
+
+// Apply makes p stand, with a fresh Builder.
+func Apply(ctx context.Context, p Plan) error { return new(Builder).Apply(ctx, p) }
+
 // Apply makes p stand. What stands already is kept; a second Apply of the same
 // plan changes nothing. The first failure ends it, and what was made is left for
 // the next Apply, or for whoever removes the namespaces.
-func Apply(ctx context.Context, p Plan) error {
+func (b *Builder) Apply(ctx context.Context, p Plan) error {
 	for _, name := range p.namespaces() {
 		if _, err := namespace.Create(name); err != nil {
 			return err
 		}
 	}
-	err := namespace.Do(p.World.Namespace, func() error { return applyWorld(ctx, p.World) })
+	err := namespace.Do(p.World.Namespace, func() error { return b.applyWorld(ctx, p.World) })
 	if err != nil {
 		return err
 	}
 	for _, r := range p.Routers {
-		if err := applyRouter(ctx, p.World.Namespace, r); err != nil {
+		if err := b.applyRouter(ctx, p.World.Namespace, r); err != nil {
 			return err
 		}
 	}
@@ -50,13 +57,13 @@ func (p Plan) namespaces() []string {
 	return names
 }
 
-func applyWorld(ctx context.Context, w World) error {
-	if err := prepare(ctx, w.Settings, w.Ruleset); err != nil {
+func (b *Builder) applyWorld(ctx context.Context, w World) error {
+	if err := b.prepare(ctx, w.Namespace, w.Settings, w.Ruleset); err != nil {
 		return err
 	}
-	for _, b := range w.Bridges {
-		if err := applyBridge(b); err != nil {
-			return fmt.Errorf("bridge %s: %w", b.Link, err)
+	for _, bridge := range w.Bridges {
+		if err := applyBridge(bridge); err != nil {
+			return fmt.Errorf("bridge %s: %w", bridge.Link, err)
 		}
 	}
 	return nil
@@ -64,8 +71,8 @@ func applyWorld(ctx context.Context, w World) error {
 
 // applyRouter prepares the router's namespace before a link comes into it, since
 // a link takes its settings from what is there.
-func applyRouter(ctx context.Context, world string, r Router) error {
-	err := namespace.Do(r.Namespace, func() error { return prepare(ctx, r.Settings, r.Ruleset) })
+func (b *Builder) applyRouter(ctx context.Context, world string, r Router) error {
+	err := namespace.Do(r.Namespace, func() error { return b.prepare(ctx, r.Namespace, r.Settings, r.Ruleset) })
 	if err != nil {
 		return err
 	}
@@ -73,7 +80,27 @@ func applyRouter(ctx context.Context, world string, r Router) error {
 	if err != nil {
 		return err
 	}
-	return namespace.Do(r.Namespace, func() error { return applyPorts(r) })
+	return namespace.Do(r.Namespace, func() error {
+		moved, err := applyPorts(r)
+		if err == nil && moved {
+			err = b.forget(ctx, r)
+		}
+		return err
+	})
+}
+
+// forget ends what a router remembers of the addresses that it had: connections,
+// and the mappings that its filter keeps. A machine that goes on sending would
+// keep both for ever.
+func (b *Builder) forget(ctx context.Context, r Router) error {
+	delete(b.loaded, r.Namespace)
+	if err := b.load(ctx, r.Namespace, r.Ruleset); err != nil {
+		return err
+	}
+	if err := netlink.ConntrackTableFlush(netlink.ConntrackTable); err != nil {
+		return fmt.Errorf("forget connections: %v", err)
+	}
+	return nil
 }
 
 // joinRouter makes the router's veths; only both ends together exist.
@@ -125,30 +152,33 @@ func joinBridge(link string, bridge netlink.Link) error {
 	return netlink.LinkSetUp(l)
 }
 
-func applyPorts(r Router) error {
+// applyPorts also tells whether a port lost an address that it had.
+func applyPorts(r Router) (moved bool, err error) {
 	for _, p := range r.Ports {
 		link, err := netlink.LinkByName(p.Link)
 		if err == nil {
-			err = applyAddrs(link, p.Addrs)
+			var lost bool
+			lost, err = applyAddrs(link, p.Addrs)
+			moved = moved || lost
 		}
 		if err == nil {
 			err = netlink.LinkSetUp(link)
 		}
 		if err != nil {
-			return fmt.Errorf("port %s: %w", p.Link, err)
+			return moved, fmt.Errorf("port %s: %w", p.Link, err)
 		}
 	}
-	return applyRoutes(r.Routes)
+	return moved, applyRoutes(r.Routes)
 }
 
 // prepare is what comes before any link is up: settings, filter, loopback.
-func prepare(ctx context.Context, settings []Setting, ruleset string) error {
+func (b *Builder) prepare(ctx context.Context, space string, settings []Setting, ruleset string) error {
 	for _, s := range settings {
 		if err := set(s); err != nil {
 			return err
 		}
 	}
-	if err := load(ctx, ruleset); err != nil {
+	if err := b.load(ctx, space, ruleset); err != nil {
 		return err
 	}
 	lo, err := netlink.LinkByName("lo")
@@ -171,7 +201,23 @@ func set(s Setting) error {
 	return nil
 }
 
-// load replaces the namespace's whole filter in one transaction.
+// load replaces a namespace's table in one transaction. What is loaded already
+// stays: its maps hold what the running scenario filled in.
+func (b *Builder) load(ctx context.Context, space, ruleset string) error {
+	if b.loaded[space] == ruleset {
+		return nil
+	}
+	if err := load(ctx, ruleset); err != nil {
+		return err
+	}
+	if b.loaded == nil {
+		b.loaded = map[string]string{}
+	}
+	b.loaded[space] = ruleset
+	return nil
+}
+
+// load hands a ruleset to the namespace that this thread is in.
 func load(ctx context.Context, ruleset string) error {
 	cmd := exec.CommandContext(ctx, "nft", "-f", "-")
 	cmd.Stdin = strings.NewReader(ruleset)
@@ -188,45 +234,24 @@ func load(ctx context.Context, ruleset string) error {
 	return nil
 }
 
-// applyAddrs gives a link its addresses, usable at once. A link with none stays
-// without IPv6 altogether.
-func applyAddrs(link netlink.Link, addrs []netip.Prefix) error {
-	for _, a := range addrs {
-		if a.Addr().Is6() {
-			err := set(Setting{Path: "ipv6/conf/" + link.Attrs().Name + "/disable_ipv6", Value: "0"})
-			if err != nil {
-				return err
-			}
-			break
-		}
-	}
-	for _, a := range addrs {
-		addr := &netlink.Addr{IPNet: ipNet(a)}
-		if a.Addr().Is6() {
-			addr.Flags = unix.IFA_F_NODAD
-		}
-		if a.Addr().IsLinkLocalUnicast() {
-			addr.Scope = unix.RT_SCOPE_LINK
-		}
-		if err := netlink.AddrReplace(link, addr); err != nil {
-			return fmt.Errorf("give it %s: %v", a, err)
-		}
-	}
-	return nil
-}
-
-func applyRoutes(routes []Route) error {
-	for _, r := range routes {
-		if err := netlink.RouteReplace(&netlink.Route{Dst: ipNet(r.To), Gw: r.Via.AsSlice()}); err != nil {
-			return fmt.Errorf("route %s by %s: %v", r.To, r.Via, err)
-		}
-	}
-	return nil
-}
-
 func ipNet(p netip.Prefix) *net.IPNet {
 	return &net.IPNet{
 		IP:   p.Addr().AsSlice(),
 		Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen()),
 	}
+}
+
+// prefixOf is ipNet's reverse; the zero Prefix where there is none.
+func prefixOf(n *net.IPNet) netip.Prefix {
+	if n == nil {
+		return netip.Prefix{}
+	}
+	bits, _ := n.Mask.Size()
+	return netip.PrefixFrom(addrOf(n.IP), bits)
+}
+
+// addrOf is the address that is in a slice; the zero Addr where there is none.
+func addrOf(ip net.IP) netip.Addr {
+	a, _ := netip.AddrFromSlice(ip)
+	return a.Unmap()
 }

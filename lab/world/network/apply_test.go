@@ -64,6 +64,53 @@ func TestApply(t *testing.T) {
 	}
 }
 
+// TestMove: applied to what stands, the plan of a scenario in which a router has
+// moved makes what it makes from nothing, and back home all is as it was.
+func TestMove(t *testing.T) {
+	worldtest.Need(t)
+	u := plan(t, scenarios["town"])
+	away, err := u.Roam("box", "abroad")
+	if err != nil {
+		t.Fatal(err)
+	}
+	home, moved := network.NewPlan(u), network.NewPlan(away)
+	var spaces []string
+	remove := func() {
+		for _, s := range spaces {
+			if err := namespace.Remove(s); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	spaces = append(spaces, home.World.Namespace)
+	for _, r := range home.Routers {
+		spaces = append(spaces, r.Namespace)
+	}
+	t.Cleanup(remove)
+	var b network.Builder
+	apply := func(p network.Plan) string {
+		t.Helper()
+		if err := b.Apply(t.Context(), p); err != nil {
+			t.Fatal(err)
+		}
+		return peers.ReplaceAllString(standing(t, spaces), "$1")
+	}
+	first := apply(home)
+	second := apply(moved)
+	if diff := cmp.Diff(first, apply(home)); diff != "" {
+		t.Errorf("home again (-before +after):\n%s", diff)
+	}
+	remove()
+	b = network.Builder{}
+	if diff := cmp.Diff(apply(moved), second); diff != "" {
+		t.Errorf("moved (-from nothing +moved):\n%s", diff)
+	}
+}
+
+// peers are the ends of routers' links at bridges; their addresses are the
+// kernel's, and nobody's.
+var peers = regexp.MustCompile(`(?m)^(router\S+ +)\S+`)
+
 // addressed checks that a link has its planned addresses, usable at once, and no
 // others.
 func addressed(t *testing.T, space, link string, want []netip.Prefix) {

@@ -40,7 +40,7 @@ func applyBridge(b Bridge) error {
 			return fmt.Errorf("switch ARP off: %v", err)
 		}
 	}
-	if err := applyAddrs(link, b.Addrs); err != nil {
+	if _, err := applyAddrs(link, b.Addrs); err != nil {
 		return err
 	}
 	if err := netlink.LinkSetUp(link); err != nil {

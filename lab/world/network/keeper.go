@@ -2,7 +2,6 @@ package network
 
 import (
 	"net/netip"
-	"slices"
 
 	"mesh/lab/underlay"
 )
@@ -10,32 +9,36 @@ import (
 // Keeper is whoever gives the machines of a segment their addresses: its
 // gateway, or the world itself where nothing leads out.
 type Keeper struct {
-	Namespace string
-	Link      string
-	Addr4     netip.Addr // its own; zero where the segment has no IPv4
-	Gateway   bool       // it is the way out too
+	Namespace          string
+	Link               string
+	Addr4              netip.Addr // its own; zero where the segment has no IPv4
+	Gateway4, Gateway6 bool       // it is the way out by that family too
 }
 
 // KeeperOf finds a segment's keeper.
 func KeeperOf(u underlay.Underlay, s underlay.Segment) Keeper {
+	k := Keeper{Namespace: u.Namespace, Link: s.Bridge, Gateway4: s.Gateway4.IsValid(), Gateway6: s.Gateway6.IsValid()}
 	if public(s) {
-		return Keeper{Namespace: u.Namespace, Link: s.Bridge, Addr4: s.Gateway4, Gateway: true}
+		k.Addr4 = s.Gateway4
+		return k
 	}
 	for _, r := range u.Routers {
-		if r.Inside.Segment == s.Name && (has(r.Inside, s.Gateway4) || has(r.Inside, s.Gateway6)) {
-			return Keeper{Namespace: r.Namespace, Link: r.Inside.Link, Addr4: s.Gateway4, Gateway: true}
+		if r.Inside.Segment == s.Name {
+			k.Namespace, k.Link = r.Namespace, r.Inside.Link
+			for _, a := range r.Inside.Addrs {
+				if a.Addr().Is4() {
+					k.Addr4 = a.Addr()
+				}
+			}
+			return k
 		}
 	}
-	return Keeper{Namespace: u.Namespace, Link: s.Bridge, Addr4: free(u, s)}
+	k.Addr4 = free(u, s)
+	return k
 }
 
-// has tells whether a port has an address.
-func has(p underlay.RouterPort, a netip.Addr) bool {
-	return slices.ContainsFunc(p.Addrs, func(own netip.Prefix) bool { return own.Addr() == a })
-}
-
-// free is the first IPv4 address of a segment that no machine has; zero where
-// there is none.
+// free is the first IPv4 address of a segment that no machine has, or will have
+// if it roams there; zero where there is none.
 func free(u underlay.Underlay, s underlay.Segment) netip.Addr {
 	if !s.IPv4.IsValid() {
 		return netip.Addr{}
@@ -43,7 +46,8 @@ func free(u underlay.Underlay, s underlay.Segment) netip.Addr {
 	taken := map[netip.Addr]bool{}
 	for _, m := range u.Machines {
 		for _, nic := range m.NICs {
-			taken[nic.IPv4.Addr()] = true
+			stand, _ := nic.In(s.Name)
+			taken[stand.IPv4.Addr()] = true
 		}
 	}
 	for a := s.IPv4.Masked().Addr().Next(); s.IPv4.Contains(a.Next()); a = a.Next() {

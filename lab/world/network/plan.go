@@ -2,8 +2,10 @@
 // into its namespaces.
 //
 // NewPlan is pure: an underlay in, everything that has to stand out, in an order
-// that is always the same. Apply makes it so and may be repeated: what stands is
-// kept, so that traffic of a running scenario goes on.
+// that is always the same. Apply makes it so and may be repeated, with another
+// plan when somebody has moved: what stands and is planned is kept, so that
+// traffic of a running scenario goes on, and addresses and ways of this package
+// that are planned no more are taken away.
 //
 // The world's namespace holds every bridge, but it stands on public segments
 // only. On the bridge of a site it is a mere switch: no address, no ARP, no IPv6,
@@ -73,10 +75,14 @@ type Port struct {
 	Addrs  []netip.Prefix `json:"addrs"`
 }
 
-// Route is a way to a prefix.
+// Route is a way to a prefix: by a next hop, or at the link itself, which is then
+// the kernel's own way with something added.
 type Route struct {
-	To  netip.Prefix `json:"to"`
-	Via netip.Addr   `json:"via"`
+	To   netip.Prefix `json:"to"`
+	Via  netip.Addr   `json:"via,omitzero"`
+	Link string       `json:"link,omitempty"`
+	From netip.Addr   `json:"from,omitzero"` // with Link: the address there
+	MTU  int          `json:"mtu,omitempty"` // of packets that go there; zero: the link's
 }
 
 // KeeperLinkLocal is the link-local address of a segment's keeper, where it has IPv6.
@@ -107,16 +113,18 @@ func newRouter(u underlay.Underlay, r underlay.Router) Router {
 	router := Router{
 		Namespace: r.Namespace,
 		Settings:  routerSettings(),
-		// What an earlier start loaded goes in the same transaction.
-		Ruleset: "flush ruleset\n" + r.Ruleset,
-		Routes:  slices.Concat(routesOn(u, r.Inside.Segment, r.Name), routesOn(u, r.Outside.Segment, r.Name)),
+		Ruleset:   replacing("inet lab") + r.Ruleset,
+		Routes:    slices.Concat(routesOn(u, r.Inside.Segment, r.Name), routesOn(u, r.Outside.Segment, r.Name)),
 	}
 	for _, port := range []underlay.RouterPort{r.Inside, r.Outside} {
 		s, _ := segment(u, port.Segment)
-		router.Ports = append(router.Ports, Port{
-			Link: port.Link, MAC: port.MAC, Peer: port.Peer, Bridge: s.Bridge,
-			Addrs: append(slices.Clone(port.Addrs), linkLocal(port, s)...),
-		})
+		addrs := append(slices.Clone(port.Addrs), linkLocal(port, port.Link == r.Inside.Link)...)
+		if port.Link == r.Outside.Link {
+			for _, t := range r.Translated {
+				addrs = append(addrs, t.Outside)
+			}
+		}
+		router.Ports = append(router.Ports, Port{Link: port.Link, MAC: port.MAC, Peer: port.Peer, Bridge: s.Bridge, Addrs: addrs})
 	}
 	for _, way := range []struct {
 		to  netip.Prefix
@@ -129,7 +137,24 @@ func newRouter(u underlay.Underlay, r underlay.Router) Router {
 			router.Routes = append(router.Routes, Route{To: way.to, Via: way.via})
 		}
 	}
+	if r.MTU > 0 {
+		router.narrow(r)
+	}
 	return router
+}
+
+// narrow bounds every way that leads through a router, either way. The links
+// stay as they are: a bridge would drop what is too long for a port without a
+// word, and nobody would be told.
+func (router *Router) narrow(r underlay.Router) {
+	for _, port := range []underlay.RouterPort{r.Inside, r.Outside} {
+		for _, a := range port.Addrs {
+			router.Routes = append(router.Routes, Route{To: a.Masked(), Link: port.Link, From: a.Addr()})
+		}
+	}
+	for i := range router.Routes {
+		router.Routes[i].MTU = r.MTU
+	}
 }
 
 // bridgeAddrs are the world's own on a segment.
@@ -158,13 +183,13 @@ func bridgeAddrs(u underlay.Underlay, s underlay.Segment) []netip.Prefix {
 }
 
 // linkLocal is a router's own, if it has IPv6 at all on that port: the well-known
-// one where it is the gateway, otherwise what follows from its MAC.
-func linkLocal(p underlay.RouterPort, s underlay.Segment) []netip.Prefix {
+// one where it is the keeper, otherwise what follows from its MAC.
+func linkLocal(p underlay.RouterPort, keeper bool) []netip.Prefix {
 	six := slices.ContainsFunc(p.Addrs, func(a netip.Prefix) bool { return a.Addr().Is6() })
 	if !six {
 		return nil
 	}
-	if has(p, s.Gateway6) {
+	if keeper {
 		return []netip.Prefix{KeeperLinkLocal}
 	}
 	mac, err := net.ParseMAC(p.MAC)

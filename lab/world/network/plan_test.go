@@ -30,10 +30,13 @@ segments:
   abroad: {kind: public, ipv4: 198.51.100.0/24}
   home: {kind: site, ipv4: 192.168.1.0/24, ipv6: 2001:db8:114::/64}
   office: {kind: site, ipv4: 172.20.0.0/24, ipv6: 2001:db8:115::/64}
-  island: {kind: site, ipv4: 10.9.0.0/24, ipv6: 2001:db8:116::/64}
+  old: {kind: site, ipv4: 172.21.0.0/24, ipv6: 2001:db8:117::/64}
+  island: {kind: isolated, ipv4: 10.9.0.0/24, ipv6: 2001:db8:116::/64}
+  six: {kind: public, ipv6: 2001:db8:118::/64}
 routers:
-  box: {inside: home, outside: public, nat: easy}
-  plain: {inside: office, outside: public, nat: none}
+  box: {inside: home, outside: public, nat: easy, roams: [abroad]}
+  plain: {inside: office, outside: public, nat: none, mtu: 1400}
+  tunnel: {inside: old, outside: six}
 machines:
   pub: {segments: [public]}
   robin: {segments: [island]}
@@ -43,13 +46,16 @@ machines:
 name: nested
 segments:
   public: {kind: public, ipv4: 203.0.113.0/24, ipv6: 2001:db8:113::/64}
-  provider: {kind: site, ipv4: 100.64.0.0/24, ipv6: 2001:db8:64::/64}
+  provider: {kind: carrier, ipv4: 100.64.0.0/24, ipv6: 2001:db8:64::/64}
   home: {kind: site, ipv4: 192.168.1.0/24, ipv6: 2001:db8:114::/64}
+  cloud: {kind: site, ipv4: 10.1.0.0/24}
 routers:
-  carrier: {inside: provider, outside: public, nat: easy}
+  carrier: {inside: provider, outside: public, nat: hard}
   box: {inside: home, outside: provider, nat: none}
+  cloud: {inside: cloud, outside: public, nat: one-to-one}
 machines:
   in: {segments: [home]}
+  server: {segments: [cloud]}
 `,
 }
 
@@ -104,21 +110,30 @@ func TestNoWayIntoTranslated(t *testing.T) {
 func TestKeeperOf(t *testing.T) {
 	u := plan(t, scenarios["town"])
 	want := map[string]network.Keeper{
-		"public": {Namespace: "ml-0123abcd", Link: "segment1", Addr4: netip.MustParseAddr("203.0.113.1"), Gateway: true},
-		"abroad": {Namespace: "ml-0123abcd", Link: "segment2", Addr4: netip.MustParseAddr("198.51.100.1"), Gateway: true},
-		"home":   {Namespace: "ml-0123abcd-1", Link: "inside", Addr4: netip.MustParseAddr("192.168.1.1"), Gateway: true},
-		"office": {Namespace: "ml-0123abcd-2", Link: "inside", Addr4: netip.MustParseAddr("172.20.0.1"), Gateway: true},
-		"island": {Namespace: "ml-0123abcd", Link: "segment5", Addr4: netip.MustParseAddr("10.9.0.1")},
+		"public": {Namespace: "ml-0123abcd", Link: "segment1", Addr4: netip.MustParseAddr("203.0.113.1"), Gateway4: true, Gateway6: true},
+		"abroad": {Namespace: "ml-0123abcd", Link: "segment2", Addr4: netip.MustParseAddr("198.51.100.1"), Gateway4: true},
+		"home":   {Namespace: "ml-0123abcd-1", Link: "inside", Addr4: netip.MustParseAddr("192.168.1.1"), Gateway4: true, Gateway6: true},
+		"office": {Namespace: "ml-0123abcd-2", Link: "inside", Addr4: netip.MustParseAddr("172.20.0.1"), Gateway4: true, Gateway6: true},
+		"old":    {Namespace: "ml-0123abcd-3", Link: "inside", Addr4: netip.MustParseAddr("172.21.0.1"), Gateway6: true},
+		"island": {Namespace: "ml-0123abcd", Link: "segment6", Addr4: netip.MustParseAddr("10.9.0.1")},
+		"six":    {Namespace: "ml-0123abcd", Link: "segment7", Gateway6: true},
 	}
 	for _, s := range u.Segments {
 		if got := network.KeeperOf(u, s); got != want[s.Name] {
 			t.Errorf("%s: got %+v, want %+v", s.Name, got, want[s.Name])
 		}
 	}
-	// An island's keeper takes what no machine has.
-	u.Machines[1].NICs[0].IPv4 = netip.MustParsePrefix("10.9.0.1/24")
-	if got := network.KeeperOf(u, u.Segments[4]).Addr4; got != netip.MustParseAddr("10.9.0.2") {
-		t.Errorf("the island's keeper has %s", got)
+	// An island's keeper takes what no machine has, nor will have there.
+	robin := &u.Machines[1].NICs[0]
+	for address, keeper := range map[string]string{"10.9.0.1/24": "10.9.0.2", "10.9.0.9/24": "10.9.0.1"} {
+		robin.IPv4 = netip.MustParsePrefix(address)
+		robin.Stands = []underlay.Stand{{Segment: "island", IPv4: robin.IPv4}, {Segment: "public"}}
+		for _, at := range robin.Stands {
+			robin.Segment, robin.IPv4 = at.Segment, at.IPv4
+			if got := network.KeeperOf(u, u.Segments[5]).Addr4; got != netip.MustParseAddr(keeper) {
+				t.Errorf("with robin of %s in %s, the island's keeper has %s", address, at.Segment, got)
+			}
+		}
 	}
 }
 

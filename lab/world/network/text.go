@@ -47,7 +47,7 @@ func routerSettings() []Setting {
 // nowhere, and what else a site's machine sends to the bridge itself, ends here.
 func worldRuleset(u underlay.Underlay) string {
 	var b strings.Builder
-	b.WriteString("flush ruleset\n")
+	b.WriteString(replacing("inet world"))
 	b.WriteString("table inet world {\n")
 	b.WriteString("\tchain arriving {\n")
 	b.WriteString("\t\ttype filter hook prerouting priority raw; policy drop;\n")
@@ -67,6 +67,12 @@ func worldRuleset(u underlay.Underlay) string {
 	}
 	b.WriteString("\t}\n}\n")
 	return b.String()
+}
+
+// replacing begins a ruleset that replaces one table and touches no other.
+func replacing(table string) string {
+	// Declared before it is deleted, so that it may be absent: nft(8).
+	return fmt.Sprintf("table %[1]s\ndelete table %[1]s\n", table)
 }
 
 // questions are what the world hears on a site that has no other keeper, and
