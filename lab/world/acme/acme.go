@@ -52,7 +52,7 @@ type Config struct {
 
 // Issuer is one issuer with fresh keys.
 type Issuer struct {
-	// Handler is its whole API.
+	// Handler is its whole API, with its trouble.
 	Handler http.Handler
 	// TLS is what Handler must be served with.
 	TLS *tls.Config
@@ -60,6 +60,22 @@ type Issuer struct {
 	// HTTPS, then the root of what it issues, each under a comment line that begins
 	// with "# ".
 	Roots []byte
+
+	front *front
+	// expired is what Roots are while the issuer's authorities are expired.
+	expired []byte
+}
+
+// Set makes exactly this trouble be, from the next request on.
+func (i *Issuer) Set(t Trouble) { i.front.trouble.Store(&t) }
+
+// Trusted is what machines must trust now: Roots, or, while chains are handed out
+// under an expired root, that one in the place of the issuer's.
+func (i *Issuer) Trusted() []byte {
+	if i.front.trouble.Load().Expired {
+		return i.expired
+	}
+	return i.Roots
 }
 
 // New makes an issuer. Its validations go out from the process's own namespace.
@@ -70,29 +86,39 @@ func New(c Config, log *slog.Logger) (*Issuer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make issuer: %v", err)
 	}
-	handler, issuing := newPebble(c.Resolver, log)
-	return &Issuer{
-		Handler: handler,
+	handler, authority := newPebble(c.Resolver, log)
+	issuing, intermediate := authority.GetRootCert(0).DER, authority.GetIntermediateCert(0).Cert
+	old, oldIntermediate, err := newExpired(intermediate, time.Now())
+	if err != nil {
+		return nil, fmt.Errorf("make issuer: %v", err)
+	}
+	front := &front{issuer: handler, expired: chain(oldIntermediate, old)}
+	issuer := &Issuer{
+		Handler: front,
 		TLS:     &tls.Config{Certificates: []tls.Certificate{leaf}, MinVersion: tls.VersionTLS12},
 		Roots:   bundle(namedRoot{transportRoot, root.Raw}, namedRoot{issuingRoot, issuing}),
-	}, nil
+		expired: bundle(namedRoot{transportRoot, root.Raw}, namedRoot{issuingRoot, old}),
+		front:   front,
+	}
+	issuer.Set(Trouble{})
+	return issuer, nil
 }
 
-// newPebble builds the issuer and gives its root, DER.
-func newPebble(resolver netip.AddrPort, log *slog.Logger) (handler http.Handler, root []byte) {
+// newPebble builds the issuer and its authority.
+func newPebble(resolver netip.AddrPort, log *slog.Logger) (handler http.Handler, authority *ca.CAImpl) {
 	said := slog.NewLogLogger(log.Handler(), slog.LevelDebug)
 	fixed(func() {
 		store := db.NewMemoryStore()
 		profiles := map[string]ca.Profile{"default": {
 			Description: "The only one", ValidityPeriod: uint64(validity / time.Second),
 		}}
-		authority := ca.New(said, store, "", "ecdsa", 0, 1, profiles)
+		authority = ca.New(said, store, "", "ecdsa", 0, 1, profiles)
 		validator := va.New(said, validationHTTP, validationTLS, false, resolver.String(), store)
 		// Clients may ask again at once: no Retry-After on authorisations and orders.
 		front := wfe.New(said, store, validator, authority, []string{underlay.Domain}, false, false, 0, 0)
-		handler, root = front.Handler(), authority.GetRootCert(0).DER
+		handler = front.Handler()
 	})
-	return handler, root
+	return handler, authority
 }
 
 // environment is what Pebble's constructors read; empty is unset.

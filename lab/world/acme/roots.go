@@ -68,6 +68,49 @@ func newTransport(name string, addrs []netip.Addr, now time.Time) (root *x509.Ce
 	return root, tls.Certificate{Certificate: [][]byte{der}, PrivateKey: leafKey}, nil
 }
 
+// newExpired makes a root whose time is over and, under it, a certificate for the
+// issuer's own intermediate that ended with it: what was issued stays what it is,
+// and everything above it has expired. Both DER. The root's key is thrown away.
+func newExpired(of *x509.Certificate, now time.Time) (root, intermediate []byte, err error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, nil, fmt.Errorf("make a root key: %v", err)
+	}
+	rootForm := &x509.Certificate{
+		Subject:   pkix.Name{CommonName: issuingRoot + ", expired"},
+		NotBefore: now.Add(-lifetime), NotAfter: now.Add(-24 * time.Hour),
+		KeyUsage:              x509.KeyUsageCertSign,
+		BasicConstraintsValid: true, IsCA: true,
+	}
+	root, err = x509.CreateCertificate(rand.Reader, rootForm, rootForm, key.Public(), key)
+	if err != nil {
+		return nil, nil, fmt.Errorf("make an expired root: %v", err)
+	}
+	parent, err := x509.ParseCertificate(root)
+	if err != nil {
+		return nil, nil, fmt.Errorf("make an expired root: %v", err)
+	}
+	form := &x509.Certificate{
+		RawSubject: of.RawSubject, SubjectKeyId: of.SubjectKeyId,
+		NotBefore: rootForm.NotBefore, NotAfter: rootForm.NotAfter,
+		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, ExtKeyUsage: of.ExtKeyUsage,
+		BasicConstraintsValid: true, IsCA: true, MaxPathLenZero: true,
+	}
+	intermediate, err = x509.CreateCertificate(rand.Reader, form, parent, of.PublicKey, key)
+	if err != nil {
+		return nil, nil, fmt.Errorf("make an expired intermediate: %v", err)
+	}
+	return root, intermediate, nil
+}
+
+// chain writes certificates in PEM, one after the other.
+func chain(ders ...[]byte) (text []byte) {
+	for _, der := range ders {
+		text = append(text, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})...)
+	}
+	return text
+}
+
 // bundle writes certificates in PEM, each under a line that says what it is:
 // text between the blocks is allowed (RFC 7468, section 2).
 func bundle(roots ...namedRoot) []byte {
