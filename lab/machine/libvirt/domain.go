@@ -21,6 +21,8 @@ const (
 	spareSlots = 4
 	// fixedSlots are used by every machine: disk, serial bus, random numbers.
 	fixedSlots = 3
+	// diskTarget is the disk's name in the domain.
+	diskTarget = "vda"
 	// agentPort is where the guest agent listens (qemu-ga(8)).
 	agentPort = "org.qemu.guest_agent.0"
 	// markSpace is the namespace of the lab's element in a domain's metadata.
@@ -38,11 +40,15 @@ type host struct {
 	emulator string   // path of QEMU
 	machine  string   // versioned machine type: "pc-q35-7.2"
 	backing  []string // the qcow2 files that the disk stands on, the nearest first
+	genid    string   // UUID that tells the guest that it is not who it was
 }
 
-// probe asks the daemon for the newest machine type, by its versioned name.
-func probe(c *rpc.Libvirt, a machine.Accelerator) (host, error) {
-	answer, err := c.ConnectGetDomainCapabilities(nil, rpc.OptString{arch}, rpc.OptString{"q35"}, rpc.OptString{domainType(a)}, 0)
+// newest is the machine type of new machines, without its version.
+const newest = "q35"
+
+// probe asks the daemon for a machine type, and its versioned name.
+func probe(c *rpc.Libvirt, a machine.Accelerator, machineType string) (host, error) {
+	answer, err := c.ConnectGetDomainCapabilities(nil, rpc.OptString{arch}, rpc.OptString{machineType}, rpc.OptString{domainType(a)}, 0)
 	if err != nil {
 		return host{}, fmt.Errorf("ask what %s can do: %w", a, err)
 	}
@@ -67,7 +73,8 @@ func domainXML(s machine.Spec, h host) (string, error) {
 		Type:     domainType(s.Accelerator),
 		Name:     s.Name,
 		UUID:     s.UUID,
-		Metadata: &libvirtxml.DomainMetadata{XML: fmt.Sprintf(`<mesh:machine xmlns:mesh=%q run=%q/>`, markSpace, s.Run)},
+		GenID:    &libvirtxml.DomainGenID{Value: h.genid},
+		Metadata: metadata(s),
 		Memory:   &libvirtxml.DomainMemory{Value: uint(s.MemoryBytes >> 10), Unit: "KiB"},
 		VCPU:     &libvirtxml.DomainVCPU{Placement: "static", Value: uint(s.CPUs)},
 		OS: &libvirtxml.DomainOS{
@@ -106,11 +113,11 @@ func devices(s machine.Spec, h host) *libvirtxml.DomainDeviceList {
 		Controllers: controllers(fixedSlots + len(s.NICs) + spareSlots),
 		Disks: []libvirtxml.DomainDisk{{
 			Device: "disk",
-			Driver: &libvirtxml.DomainDiskDriver{Name: "qemu", Type: "qcow2", Cache: "unsafe"},
+			Driver: diskDriver(s),
 			Source: &libvirtxml.DomainDiskSource{File: &libvirtxml.DomainDiskSourceFile{File: s.Disk}},
 
 			BackingStore: backingStore(h.backing),
-			Target:       &libvirtxml.DomainDiskTarget{Dev: "vda", Bus: "virtio"},
+			Target:       &libvirtxml.DomainDiskTarget{Dev: diskTarget, Bus: "virtio"},
 		}},
 		Serials: []libvirtxml.DomainSerial{{
 			Source: unixSocket(s.ConsoleSock),
@@ -129,16 +136,32 @@ func devices(s machine.Spec, h host) *libvirtxml.DomainDeviceList {
 		MemBalloon: &libvirtxml.DomainMemBalloon{Model: "none"},
 		Videos:     []libvirtxml.DomainVideo{{Model: libvirtxml.DomainVideoModel{Type: "none"}}},
 	}
+	if s.Display {
+		list.Videos[0].Model.Type = "vga" // that every guest can show something on
+	}
 	for _, n := range s.NICs {
-		list.Interfaces = append(list.Interfaces, libvirtxml.DomainInterface{
-			MAC:    &libvirtxml.DomainInterfaceMAC{Address: n.MAC},
-			Source: &libvirtxml.DomainInterfaceSource{Ethernet: &libvirtxml.DomainInterfaceSourceEthernet{}},
-			Target: &libvirtxml.DomainInterfaceTarget{Dev: n.Tap},
-			Model:  &libvirtxml.DomainInterfaceModel{Type: "virtio"},
-			ROM:    &libvirtxml.DomainROM{Enabled: "no"}, // nothing boots from the network
-		})
+		list.Interfaces = append(list.Interfaces, networkInterface(n))
 	}
 	return list
+}
+
+// diskDriver reports errors to the guest instead of stopping it.
+func diskDriver(s machine.Spec) *libvirtxml.DomainDiskDriver {
+	d := &libvirtxml.DomainDiskDriver{Name: "qemu", Type: "qcow2", Cache: "unsafe", ErrorPolicy: "report"}
+	if s.Flushes {
+		d.Cache = "writeback"
+	}
+	return d
+}
+
+func networkInterface(n machine.NIC) libvirtxml.DomainInterface {
+	return libvirtxml.DomainInterface{
+		MAC:    &libvirtxml.DomainInterfaceMAC{Address: n.MAC},
+		Source: &libvirtxml.DomainInterfaceSource{Ethernet: &libvirtxml.DomainInterfaceSourceEthernet{}},
+		Target: &libvirtxml.DomainInterfaceTarget{Dev: n.Tap},
+		Model:  &libvirtxml.DomainInterfaceModel{Type: "virtio"},
+		ROM:    &libvirtxml.DomainROM{Enabled: "no"}, // nothing boots from the network
+	}
 }
 
 // backingStore names what a disk stands on, so that libvirt leaves the owner of

@@ -11,7 +11,7 @@ import (
 
 // DomainXML renders with the lab machine's part given.
 func DomainXML(s machine.Spec, emulator, machineType string, backing ...string) (string, error) {
-	return domainXML(s, host{emulator, machineType, backing})
+	return domainXML(s, host{emulator, machineType, backing, "6ba7b811-9dad-41d1-80b4-00c04fd430c8"})
 }
 
 // ParseLog reads a log as Wait does when the daemon announced nothing.

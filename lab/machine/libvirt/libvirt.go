@@ -9,6 +9,7 @@ package libvirt
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/xml"
 	"errors"
 	"fmt"
@@ -36,27 +37,16 @@ func New() *Hypervisor { return &Hypervisor{sockets: sockets} }
 // Create is machine.Hypervisor's. An error of QEMU itself is part of the
 // error's text.
 func (h *Hypervisor) Create(ctx context.Context, spec machine.Spec) error {
-	if err := spec.Check(); err != nil {
-		return fmt.Errorf("create machine %q: its spec is wrong: %w", spec.Name, err)
-	}
-	for _, file := range []string{spec.Disk, spec.Kernel, spec.Initrd} {
-		if file == "" {
-			continue
-		}
-		if _, err := os.Stat(file); err != nil {
-			return fmt.Errorf("create machine %s: %w", spec.Name, err)
-		}
-	}
-	chain, err := backingChain(spec.Disk)
+	chain, err := checkFiles(spec)
 	if err != nil {
 		return fmt.Errorf("create machine %s: %w", spec.Name, err)
 	}
 	err = h.call(ctx, "create machine "+spec.Name, func(c *rpc.Libvirt) error {
-		host, err := probe(c, spec.Accelerator)
+		host, err := probe(c, spec.Accelerator, newest)
 		if err != nil {
 			return err
 		}
-		host.backing = chain
+		host.backing, host.genid = chain, newUUID()
 		text, err := domainXML(spec, host)
 		if err != nil {
 			return err
@@ -69,6 +59,31 @@ func (h *Hypervisor) Create(ctx context.Context, spec machine.Spec) error {
 	}
 	h.sweep(ctx, spec)
 	return explained(err, logFile(spec.Name), stillborn(ctx, spec.Name))
+}
+
+// checkFiles reports what is wrong with a spec and its files, and lists what its
+// disk stands on.
+func checkFiles(spec machine.Spec) (chain []string, err error) {
+	if err := spec.Check(); err != nil {
+		return nil, fmt.Errorf("its spec is wrong: %w", err)
+	}
+	for _, file := range []string{spec.Disk, spec.Kernel, spec.Initrd} {
+		if file == "" {
+			continue
+		}
+		if _, err := os.Stat(file); err != nil {
+			return nil, err
+		}
+	}
+	return backingChain(spec.Disk)
+}
+
+// newUUID is a random one: RFC 9562, version 4.
+func newUUID() string {
+	var u rpc.UUID
+	_, _ = rand.Read(u[:]) // never fails
+	u[6], u[8] = u[6]&0x0f|0x40, u[8]&0x3f|0x80
+	return text(u)
 }
 
 // explained adds to the error of a creation what QEMU said, where libvirt did

@@ -37,6 +37,7 @@ var (
 var reasons = map[string]machine.Cause{
 	"destroyed": machine.Destroyed,
 	"shutdown":  machine.ShutDown,
+	"saved":     machine.Saved,
 	"crashed":   machine.Failed,
 	"failed":    machine.Failed,
 }
