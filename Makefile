@@ -19,10 +19,10 @@ SCENARIO := first-node
 FUZZ   := 2000
 LABELS :=
 
-.PHONY: help setup build packages image check test specs raise bench clean FORCE
+.PHONY: help setup build packages image check test specs raise bench bench-lab clean FORCE
 
 help: ## Say what there is
-	@grep -E '^[a-z]+:.*##' Makefile | sed 's/:.*## /\t/' | while IFS="$$(printf '\t')" read -r name about; do printf '  make %-9s %s\n' "$$name" "$$about"; done
+	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*## /\t/' | while IFS="$$(printf '\t')" read -r name about; do printf '  make %-9s %s\n' "$$name" "$$about"; done
 
 setup: ## Install what is missing on this machine (as root)
 	@$(STEP) 'install what is missing' 'see the message of apt above; is this Debian 12 or 13, and are you root?' .ci/setup
@@ -77,6 +77,13 @@ raise: ## Raise the first mesh and say how to look into it (as root)
 
 bench: ## Run the benchmarks there are
 	go test -run '^$$' -bench . -benchmem ./...
+
+RUNS     := 5
+MACHINES := 1,2,3,6
+bench-lab: image ## Measure the lab, beside vagrant where it is installed; RUNS=5 MACHINES=1,2,3,6 (as root)
+	@mkdir -p evidence
+	@$(STEP) 'benchmark of the lab' 'see the lines above' go test -count=1 -timeout 6h -v -run '^TestLab$$$$' ./specs/figures \
+		-args -lab=$(CURDIR)/bin/lab -out=$(CURDIR)/evidence -runs=$(RUNS) -machines=$(MACHINES)
 
 clean: ## Remove what was built here; evidence, images and raised scenarios stay
 	rm -rf bin dist
