@@ -93,3 +93,8 @@ func (h *Held) Remove(ctx context.Context) error {
 	h.Record = nil
 	return nil
 }
+
+// End ends machines of the scenario, as a power cut does.
+func (h *Held) End(ctx context.Context, machines ...Machine) error {
+	return h.lab.end(ctx, h.Record.Plan, machines...)
+}

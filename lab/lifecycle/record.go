@@ -57,6 +57,8 @@ type Work struct {
 	Snapshot string `json:"snapshot"` // that is taken or restored
 	// Disks are the layers that machines are moved on to, by machine.
 	Disks map[string]string `json:"disks,omitempty"`
+	// Paused are the machines that are to stay so.
+	Paused []string `json:"paused,omitempty"`
 }
 
 // MachineRecord is what happened to one machine.

@@ -36,7 +36,7 @@ func (h *Held) Settle(ctx context.Context) error {
 		settling.Go(func() {
 			ctx, cancel := context.WithTimeout(ctx, resumeLimit)
 			defer cancel()
-			if err := l.settleMachine(ctx, m, next); err != nil {
+			if err := l.settleMachine(ctx, m, next, slices.Contains(r.Work.Paused, m.Name)); err != nil {
 				problems[i] = fmt.Errorf("let machine %s run on: %w", m.Name, err)
 			}
 		})
@@ -54,13 +54,13 @@ func (h *Held) Settle(ctx context.Context) error {
 	return err
 }
 
-// settleMachine resumes a machine and finds out on which disk it is: next, or
-// the one that it had. One that is gone goes on with next if that is there:
-// nothing was written to the old one since.
-func (l *Lab) settleMachine(ctx context.Context, m *Machine, next string) error {
+// settleMachine resumes a machine, unless it is to stay paused, and finds out on
+// which disk it is: next, or the one that it had. One that is gone goes on with
+// next if that is there: nothing was written to the old one since.
+func (l *Lab) settleMachine(ctx context.Context, m *Machine, next string, paused bool) error {
 	disk, err := l.cfg.Memory.Disk(ctx, m.Spec.Name)
 	switch {
-	case err == nil:
+	case err == nil && !paused:
 		err = l.cfg.Hypervisor.Resume(ctx, m.Spec.Name)
 	case errors.Is(err, machine.ErrAbsent):
 		err = nil
