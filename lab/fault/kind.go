@@ -73,7 +73,7 @@ var forms = []Form{
 	{Kind: Partition, About: "nothing passes between two sides", On: []TargetKind{Machine, Segment, World}, Needs: []string{"from"}, Takes: []string{"direction"}},
 	{Kind: Loss, About: "some of the frames are lost", On: onLinks, Needs: []string{"share"}, Takes: []string{"direction"}},
 	{Kind: Delay, About: "frames come later", On: onLinks, Needs: []string{"delay"}, Takes: []string{"jitter", "reorder", "direction"}},
-	{Kind: RateLimit, About: "frames beyond a rate are dropped", On: onLinks, Needs: []string{"rate"}, Takes: []string{"direction"}},
+	{Kind: RateLimit, About: "frames pass one after the other, at a rate; a few wait, others are lost", On: onLinks, Needs: []string{"rate"}, Takes: []string{"direction"}},
 
 	{Kind: DNSFailing, About: "the world's DNS does not answer as it should", Takes: []string{"how", "zone"}, Hows: []How{ServFail, Silent, NXDomain}},
 	{Kind: ServiceStopped, About: "a service of the world does not run", On: []TargetKind{Service}},

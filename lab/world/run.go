@@ -59,6 +59,9 @@ type World struct {
 
 	stateMu sync.Mutex // held while the state changes
 	state   State      // guarded by stateMu
+	// As state.Stands has it. Both guarded by stateMu.
+	builder  network.Builder
+	underlay underlay.Underlay
 
 	mu     sync.Mutex
 	leases []*dhcp.Server
@@ -73,6 +76,7 @@ func New(c Config, log *slog.Logger) *World {
 	return &World{
 		config: c, log: log, ready: make(chan struct{}), failed: map[string][]string{},
 		lines: line.New(c.Underlay.Namespace, log),
+		state: State{Stands: standsOf(c.Underlay)}, underlay: c.Underlay,
 	}
 }
 
@@ -118,7 +122,7 @@ func (w *World) Run(ctx context.Context) error {
 
 // build lays the network and opens everything that serves.
 func (w *World) build(ctx context.Context) error {
-	if err := network.Apply(ctx, network.NewPlan(w.config.Underlay)); err != nil {
+	if err := w.builder.Apply(ctx, network.NewPlan(w.config.Underlay)); err != nil {
 		return err
 	}
 	if err := w.clear(ctx); err != nil {

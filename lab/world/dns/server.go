@@ -17,13 +17,14 @@ import (
 type Server struct {
 	zone    *Zone
 	log     *slog.Logger
+	trouble *Trouble
 	servers []*dns.Server
 }
 
 // Listen opens both transports on each address, in the namespace that the
-// calling thread is in. Serve closes them.
-func Listen(addrs []netip.AddrPort, zone *Zone, log *slog.Logger) (*Server, error) {
-	s := &Server{zone: zone, log: log}
+// calling thread is in. Serve closes them. Nil trouble is none, ever.
+func Listen(addrs []netip.AddrPort, zone *Zone, trouble *Trouble, log *slog.Logger) (*Server, error) {
+	s := &Server{zone: zone, trouble: trouble, log: log}
 	for _, at := range addrs {
 		packets, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(at))
 		if err != nil {
@@ -47,7 +48,14 @@ func (s *Server) add(server *dns.Server) {
 		limit = packetLimit
 	}
 	server.Handler = dns.HandlerFunc(func(w dns.ResponseWriter, q *dns.Msg) {
-		a := s.zone.Answer(q, limit(q))
+		a, silent := s.trouble.answer(q)
+		if silent {
+			s.log.Debug("name asked, and not answered", "from", w.RemoteAddr().String())
+			return
+		}
+		if a == nil {
+			a = s.zone.Answer(q, limit(q))
+		}
 		if len(q.Question) == 1 {
 			s.log.Debug("name asked", "from", w.RemoteAddr().String(), "name", q.Question[0].Name,
 				"type", dns.TypeToString[q.Question[0].Qtype], "answer", dns.RcodeToString[a.Rcode])

@@ -18,7 +18,7 @@ func TestServe(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	s, err := dns.Listen([]netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:0")}, zone(), slog.New(slog.DiscardHandler))
+	s, err := dns.Listen([]netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:0")}, zone(), nil, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +46,7 @@ func TestServeCancelled(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	at := []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:0")}
-	s, err := dns.Listen(at, zone(), slog.New(slog.DiscardHandler))
+	s, err := dns.Listen(at, zone(), nil, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,14 +54,14 @@ func TestServeCancelled(t *testing.T) {
 	if err := s.Serve(ctx); err != nil {
 		t.Error(err)
 	}
-	again, err := dns.Listen([]netip.AddrPort{taken}, zone(), slog.New(slog.DiscardHandler))
+	again, err := dns.Listen([]netip.AddrPort{taken}, zone(), nil, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatalf("still open: %v", err)
 	}
 	if err := again.Serve(ctx); err != nil {
 		t.Error(err)
 	}
-	if _, err := dns.Listen([]netip.AddrPort{netip.MustParseAddrPort("192.0.2.1:0")}, zone(), nil); err == nil {
+	if _, err := dns.Listen([]netip.AddrPort{netip.MustParseAddrPort("192.0.2.1:0")}, zone(), nil, nil); err == nil {
 		t.Error("listens on an address that is not this machine's")
 	}
 }

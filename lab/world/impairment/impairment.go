@@ -3,10 +3,10 @@
 //
 // It is pure: an underlay and faults in, the text of a filter and a list of delay
 // lines out, always the same for the same. The filter is of nftables' bridge
-// family and holds everything that drops frames: partitions, loss, rates, links
-// that are down; it needs no module beyond nf_tables, and links are named in it,
-// not numbered, so that a machine may come and go. Delay is no filter's work: see
-// lab/world/line.
+// family and holds what drops frames: partitions, loss, links that are down. It
+// needs no module beyond nf_tables, and links are named in it, not numbered, so
+// that a machine may come and go. Delays and rates are the work of delay lines:
+// see lab/world/line.
 //
 // Only lab/world imports it.
 package impairment
@@ -39,17 +39,22 @@ type Line struct {
 
 // Lag is how late frames come. The zero value is at once.
 type Lag struct {
+	Rate    fault.Rate    `json:"rate,omitzero"` // at which they pass, one after the other; zero: at once
 	Delay   time.Duration `json:"delay_nanoseconds,omitempty"`
 	Jitter  time.Duration `json:"jitter_nanoseconds,omitempty"` // at most that much more or less
 	Reorder fault.Share   `json:"reorder,omitzero"`             // of frames that are not delayed
 }
 
-// add composes two lags: their times add up, and a frame overtakes if it does so
-// at either.
+// add composes two lags: the lower rate holds, times add up, and a frame
+// overtakes if it does so at either.
 func (l Lag) add(f fault.Fault) Lag {
 	both := int64(l.Reorder) * int64(f.Reorder) / int64(fault.Whole)
+	rate := l.Rate
+	if rate == 0 || f.Rate > 0 && f.Rate < rate {
+		rate = f.Rate
+	}
 	return Lag{
-		Delay: l.Delay + time.Duration(f.Delay), Jitter: l.Jitter + time.Duration(f.Jitter),
+		Rate: rate, Delay: l.Delay + time.Duration(f.Delay), Jitter: l.Jitter + time.Duration(f.Jitter),
 		Reorder: l.Reorder + f.Reorder - fault.Share(both),
 	}
 }
@@ -61,7 +66,7 @@ func NewPlan(u underlay.Underlay, faults []fault.Fault) Plan {
 	slices.SortFunc(faults, func(a, b fault.Fault) int { return cmp.Compare(a.Name, b.Name) })
 	w := writer{u: u, lines: map[string]*Line{}}
 	for _, f := range faults { // first, since rules name the lines
-		if f.Kind == fault.Delay {
+		if f.Kind == fault.Delay || f.Kind == fault.RateLimit {
 			w.delay(f)
 		}
 	}
@@ -69,8 +74,6 @@ func NewPlan(u underlay.Underlay, faults []fault.Fault) Plan {
 		switch f.Kind {
 		case fault.Loss:
 			w.loss(f)
-		case fault.RateLimit:
-			w.rate(f)
 		case fault.LinkDown:
 			w.down(f)
 		case fault.Partition:

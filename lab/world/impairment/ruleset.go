@@ -21,7 +21,6 @@ type writer struct {
 	u     underlay.Underlay
 	lines map[string]*Line // by port
 
-	limits                     []string
 	arriving, passing, leaving []string
 }
 
@@ -35,9 +34,6 @@ func (w *writer) plan() Plan {
 	fmt.Fprintf(&b, "table %[1]s\ndelete table %[1]s\n", table)
 	if len(w.arriving)+len(w.passing)+len(w.leaving) > 0 {
 		fmt.Fprintf(&b, "table %s {\n", table)
-		for _, l := range w.limits {
-			fmt.Fprintf(&b, "\t%s\n", l)
-		}
 		for _, c := range []struct {
 			name, hook string
 			rules      []string
@@ -80,18 +76,18 @@ func set(words []string) string {
 
 // drop adds a rule for what a target sends and one for what it receives, as
 // the fault's direction has it. What a segment carries is dropped once, where
-// it enters. match is given the direction, for limits of its own.
-func (w *writer) drop(f fault.Fault, match func(t int, d fault.Direction) string) {
-	for i, t := range f.On {
+// it enters.
+func (w *writer) drop(f fault.Fault, match string) {
+	for _, t := range f.On {
 		links := w.names(ports(w.u, t))
 		if links == "" {
 			continue
 		}
 		if f.Direction.Sends() || t.Kind == fault.Segment {
-			w.arriving = append(w.arriving, rule(f, "iifname "+links, match(i, fault.Out)))
+			w.arriving = append(w.arriving, rule(f, "iifname "+links, match))
 		}
 		if f.Direction.Receives() && t.Kind != fault.Segment {
-			w.leaving = append(w.leaving, rule(f, "oifname "+links, match(i, fault.In)))
+			w.leaving = append(w.leaving, rule(f, "oifname "+links, match))
 		}
 	}
 }
@@ -102,34 +98,17 @@ func rule(f fault.Fault, matches ...string) string {
 }
 
 func (w *writer) loss(f fault.Fault) {
-	w.drop(f, func(int, fault.Direction) string {
-		return fmt.Sprintf("numgen random mod %d < %d", fault.Whole, f.Share)
-	})
+	w.drop(f, fmt.Sprintf("numgen random mod %d < %d", fault.Whole, f.Share))
 }
 
-func (w *writer) down(f fault.Fault) {
-	w.drop(f, func(int, fault.Direction) string { return "" })
-}
-
-// leastBurst lets through what a card hands over at once: several frames that it
-// leaves the cutting up of to the next one.
-const leastBurst = 16 << 10
-
-func (w *writer) rate(f fault.Fault) {
-	w.drop(f, func(t int, d fault.Direction) string {
-		name := fmt.Sprintf("fault-%s-%d-%s", f.Name, t+1, d)
-		w.limits = append(w.limits, fmt.Sprintf("limit %s { rate over %d bytes/second burst %d bytes; }",
-			name, f.Rate.Bytes(), max(leastBurst, f.Rate.Bytes()/8)))
-		return fmt.Sprintf("limit name %q", name)
-	})
-}
+func (w *writer) down(f fault.Fault) { w.drop(f, "") }
 
 // party is one end of a partition.
 type party struct {
 	ports []port
 	addrs []netip.Addr
-	// outer are the addresses of the translators on its way out, the world's
-	// words for it.
+	// outer are the addresses of translators on its way out, which its neighbours
+	// have, too.
 	outer []netip.Addr
 }
 
@@ -164,28 +143,35 @@ func (w *writer) machine(m underlay.Machine) party {
 				p.addrs = append(p.addrs, a.Addr())
 			}
 		}
-		p.outer = append(p.outer, outer(w.u, nic.Segment, nil)...)
+		own, shared := outside(w.u, m.Name, nic.Segment, nil)
+		p.addrs, p.outer = append(p.addrs, own...), append(p.outer, shared...)
 	}
 	return p
 }
 
-// outer are the IPv4 addresses that translators on the way out of a segment
-// give to what comes from there.
-func outer(u underlay.Underlay, segment string, passed []string) (addrs []netip.Addr) {
+// outside are the IPv4 addresses that translators on the way out of a segment
+// give to what a machine there sends: those that are its own, and those that it
+// shares with its neighbours.
+func outside(u underlay.Underlay, machine, segment string, passed []string) (own, shared []netip.Addr) {
 	for _, r := range u.Routers {
 		if r.Inside.Segment != segment || slices.Contains(passed, r.Name) {
 			continue
 		}
-		if r.NAT != string(scenario.NATNone) {
+		i := slices.IndexFunc(r.Translated, func(t underlay.Translated) bool { return t.Machine == machine })
+		switch {
+		case i >= 0:
+			own = append(own, r.Translated[i].Outside.Addr())
+		case r.NAT != string(scenario.NATNone):
 			for _, a := range r.Outside.Addrs {
 				if a.Addr().Is4() {
-					addrs = append(addrs, a.Addr())
+					shared = append(shared, a.Addr())
 				}
 			}
 		}
-		addrs = append(addrs, outer(u, r.Outside.Segment, append(passed, r.Name))...)
+		further, more := outside(u, machine, r.Outside.Segment, append(passed, r.Name))
+		own, shared = append(own, further...), append(shared, more...)
 	}
-	return addrs
+	return own, shared
 }
 
 // partition cuts both sides apart: by their links where they share a bridge, and

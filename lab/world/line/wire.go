@@ -156,7 +156,7 @@ func (w *wire) pass(from, to *os.File, lag *atomic.Pointer[impairment.Lag]) {
 	w.ended.Go(func() { // reads
 		defer close(queue)
 		buffer := make([]byte, frameLimit)
-		var last time.Time
+		var last, free time.Time // when the last frame is due; when the rate lets another one begin
 		for {
 			n, err := from.Read(buffer)
 			if errors.Is(err, os.ErrClosed) {
@@ -173,7 +173,18 @@ func (w *wire) pass(from, to *os.File, lag *atomic.Pointer[impairment.Lag]) {
 				to.Write(buffer[:n]) // a frame that cannot be sent is lost, as on any wire
 				continue
 			}
-			due := now.Add(span(by))
+			passed := now
+			if by.Rate > 0 {
+				if free.Before(now) {
+					free = now
+				}
+				if free.Sub(now) > queued(by.Rate) {
+					continue // lost: there is no room before a slow link either
+				}
+				free = free.Add(time.Duration(n-header) * 8 * time.Second / time.Duration(by.Rate))
+				passed = free
+			}
+			due := passed.Add(span(by))
 			if due.Before(last) {
 				due = last // frames keep their order
 			}
@@ -203,7 +214,13 @@ func (w *wire) pass(from, to *os.File, lag *atomic.Pointer[impairment.Lag]) {
 	})
 }
 
-// span is how late one frame comes.
+// queued is how long a frame waits for a slow link at most: as long as 32 KiB
+// take, and no less than a tenth of a second.
+func queued(r fault.Rate) time.Duration {
+	return max(100*time.Millisecond, 32<<10*8*time.Second/time.Duration(r))
+}
+
+// span is how late one frame comes, beside what its rate makes of it.
 func span(by impairment.Lag) time.Duration {
 	if by.Jitter <= 0 {
 		return by.Delay

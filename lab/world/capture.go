@@ -1,0 +1,5 @@
+package world
+
+import "context"
+
+func (w *World) capture(ctx context.Context) error { return nil }
