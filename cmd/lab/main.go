@@ -41,7 +41,7 @@ networks, and destroying it leaves nothing behind.`,
 	root.AddCommand(
 		newVerify(a),
 		newRaise(a), newList(a), newStatus(a), newExec(a), newCopy(a), newConsole(a), newLogs(a),
-		newForward(a), newCollect(a),
+		newForward(a), newCollect(a), newWatch(a),
 		newPower(a), newDestroy(a), newReap(a),
 		newWorld(),
 		newCheck(a), newGraph(a), newSchema(a), newScenario(a),

@@ -50,7 +50,7 @@ func newStage(t *testing.T) *stage {
 		Plan: lifecycle.Plan{
 			Name: "shop", Scenario: "pair", Source: "pair.yaml", Run: "0000000a", Directory: dir,
 			World: world.Config{
-				Log: filepath.Join(dir, "world.log"),
+				Log:      filepath.Join(dir, "world.log"),
 				Underlay: underlay.Underlay{Namespace: "ml-0000000a", Routers: []underlay.Router{{Name: "box", Namespace: "ml-0000000a-1"}}},
 			},
 			Machines: []lifecycle.Machine{
