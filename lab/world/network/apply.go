@@ -22,6 +22,7 @@ import (
 // Builder makes plans stand. The zero value is ready. Not safe for concurrent use.
 type Builder struct {
 	loaded map[string]string // by namespace: the filter that this builder loaded last
+	joined map[string]string // by router's end at a bridge: the bridge that this builder joined it to last
 }
 
 // Apply makes p stand, with a fresh Builder.
@@ -76,7 +77,7 @@ func (b *Builder) applyRouter(ctx context.Context, world string, r Router) error
 	if err != nil {
 		return err
 	}
-	err = namespace.Do(world, func() error { return joinRouter(r) })
+	err = namespace.Do(world, func() error { return b.joinRouter(r) })
 	if err != nil {
 		return err
 	}
@@ -103,17 +104,26 @@ func (b *Builder) forget(ctx context.Context, r Router) error {
 	return nil
 }
 
-// joinRouter makes the router's veths; only both ends together exist.
-func joinRouter(r Router) error {
+// joinRouter makes the router's veths; only both ends together exist. One that
+// was joined to its bridge before is left alone: somebody may have put something
+// between the two.
+func (b *Builder) joinRouter(r Router) error {
 	ns, err := netns.GetFromName(r.Namespace)
 	if err != nil {
 		return fmt.Errorf("open namespace %s: %v", r.Namespace, err)
 	}
 	defer ns.Close()
 	for _, p := range r.Ports {
+		if b.joined[p.Peer] == p.Bridge {
+			continue
+		}
 		if err := joinPort(p, ns); err != nil {
 			return fmt.Errorf("join router port %s (%s) to bridge %s: %w", p.Link, p.Peer, p.Bridge, err)
 		}
+		if b.joined == nil {
+			b.joined = map[string]string{}
+		}
+		b.joined[p.Peer] = p.Bridge
 	}
 	return nil
 }

@@ -16,13 +16,7 @@ import (
 func AttachTap(space, bridge, tap string) error {
 	err := moveInto(space, tap)
 	if err == nil {
-		err = namespace.Do(space, func() error {
-			b, err := netlink.LinkByName(bridge)
-			if err != nil {
-				return fmt.Errorf("bridge %s: %v", bridge, err)
-			}
-			return joinBridge(tap, b)
-		})
+		err = namespace.Do(space, func() error { return Join(tap, bridge) })
 	}
 	if err != nil {
 		return fmt.Errorf("attach tap %s to bridge %s: %w", tap, bridge, err)
@@ -47,4 +41,13 @@ func moveInto(space, link string) error {
 	}
 	defer ns.Close()
 	return netlink.LinkSetNsFd(l, int(ns))
+}
+
+// Join joins a link of the caller's namespace to a bridge of it and sets it up.
+func Join(link, bridge string) error {
+	b, err := netlink.LinkByName(bridge)
+	if err != nil {
+		return fmt.Errorf("bridge %s: %v", bridge, err)
+	}
+	return joinBridge(link, b)
 }

@@ -164,6 +164,31 @@ func (m *Machine) Lease(ctx context.Context) *nclient4.Lease {
 	return lease
 }
 
+// Unplug takes the cable away for a moment: whoever looks after the link forgets
+// what it was given.
+func (m *Machine) Unplug() {
+	m.t.Helper()
+	m.Must(func() error {
+		link, err := netlink.LinkByName(Card)
+		if err != nil {
+			return err
+		}
+		addrs, err := netlink.AddrList(link, netlink.FAMILY_V4)
+		if err != nil {
+			return err
+		}
+		for _, a := range addrs {
+			if err := netlink.AddrDel(link, &a); err != nil {
+				return err
+			}
+		}
+		if err := netlink.LinkSetDown(link); err != nil {
+			return err
+		}
+		return netlink.LinkSetUp(link)
+	})
+}
+
 func (m *Machine) take(lease *nclient4.Lease) error {
 	link, err := netlink.LinkByName(Card)
 	if err != nil {
