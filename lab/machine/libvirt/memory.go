@@ -189,7 +189,7 @@ func (h *Hypervisor) Restore(ctx context.Context, spec machine.Spec, memory stri
 		if image.xml, err = domain.Marshal(); err != nil {
 			return err
 		}
-		file := spec.Disk + ".memory"
+		file := spec.ConsoleLog + ".memory" // a disk's directory may hold nothing but disks
 		defer os.Remove(file)
 		if err := writeClone(file, image, f, sealed.Bytes); err != nil {
 			return err
