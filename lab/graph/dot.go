@@ -4,6 +4,8 @@ import (
 	"encoding/xml"
 	"fmt"
 	"strings"
+
+	"mesh/lab/scenario"
 )
 
 // ink is how something is painted.
@@ -11,10 +13,12 @@ type ink struct{ fill, line string }
 
 // One paint for each kind, in every format.
 var (
-	publicInk  = ink{"#dbeafe", "#2563eb"}
-	siteInk    = ink{"#ecfdf5", "#059669"}
-	routerInk  = ink{"#fef3c7", "#b45309"}
-	machineInk = ink{"#ffffff", "#475569"}
+	publicInk   = ink{"#dbeafe", "#2563eb"}
+	siteInk     = ink{"#ecfdf5", "#059669"}
+	carrierInk  = ink{"#f5f3ff", "#7c3aed"}
+	isolatedInk = ink{"#f1f5f9", "#64748b"}
+	routerInk   = ink{"#fef3c7", "#b45309"}
+	machineInk  = ink{"#ffffff", "#475569"}
 )
 
 const (
@@ -33,20 +37,24 @@ func (g Graph) DOT() string {
   edge [fontname="Courier", fontsize=9, fontcolor=%q, color=%q]
 `, xmlEscape(g.title()), textInk, quietInk, quietInk)
 	for i, s := range g.Segments {
-		ink, style := siteInk, "filled"
-		if s.Public {
-			ink, style = publicInk, "filled,rounded,bold"
+		style := "filled"
+		if s.Kind == scenario.Public {
+			style = "filled,rounded,bold"
 		}
-		dotNode(&b, id("s", i), "box", style, ink, s.Name, append([]string{s.kind()}, s.lines()...))
+		dotNode(&b, id("s", i), "box", style, s.paint(), s.Name, append([]string{s.kind()}, s.lines()...))
 	}
 	for i, r := range g.Routers {
-		dotNode(&b, id("r", i), "hexagon", "filled", routerInk, r.Name, []string{r.about()})
+		dotNode(&b, id("r", i), "hexagon", "filled", routerInk, r.Name, r.lines())
 	}
 	for i, m := range g.Machines {
 		dotNode(&b, id("m", i), "box", "filled", machineInk, m.Name, m.lines())
 	}
 	edge := func(from, to string, of Link) {
-		fmt.Fprintf(&b, "  %s -- %s [label=<%s>]\n", from, to, dotLines(texts(of.Addrs)))
+		style := ""
+		if of.Away {
+			style = ", style=dashed"
+		}
+		fmt.Fprintf(&b, "  %s -- %s [label=<%s>%s]\n", from, to, dotLines(texts(of.Addrs)), style)
 	}
 	for i, m := range g.Machines {
 		for _, l := range m.Links {
@@ -55,6 +63,9 @@ func (g Graph) DOT() string {
 	}
 	for i, r := range g.Routers {
 		edge(id("s", r.Outside.Segment), id("r", i), r.Outside)
+		for _, l := range r.Roams {
+			edge(id("s", l.Segment), id("r", i), l)
+		}
 		edge(id("r", i), id("s", r.Inside.Segment), r.Inside)
 	}
 	b.WriteString("}\n")

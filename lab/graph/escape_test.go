@@ -20,7 +20,7 @@ func named(s string) graph.Graph {
 	return graph.Graph{
 		Name: s, About: s,
 		Segments: []graph.Segment{
-			{Name: s, Public: true, Ranges: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}},
+			{Name: s, Kind: "public", Ranges: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}},
 			{Name: s, Ranges: []netip.Prefix{netip.MustParsePrefix("198.51.100.0/24")}},
 		},
 		Routers:  []graph.Router{{Name: s, NAT: "easy", Outside: graph.Link{Segment: 0, Addrs: at}, Inside: graph.Link{Segment: 1, Addrs: at}}},

@@ -29,7 +29,7 @@ type Graph struct {
 // Segment is one network.
 type Segment struct {
 	Name     string
-	Public   bool           // the outside, where the world stands
+	Kind     scenario.SegmentKind
 	Ranges   []netip.Prefix // IPv4, then IPv6
 	Gateway  []netip.Addr   // the world's own on a public segment; none on a site
 	Services []netip.Addr   // where the world's services are, if they are in this one
@@ -39,7 +39,9 @@ type Segment struct {
 type Router struct {
 	Name    string
 	NAT     scenario.NAT
+	Notes   []string // what else it does, a few words each
 	Outside Link
+	Roams   []Link // where else its outside can stand
 	Inside  Link
 }
 
@@ -49,13 +51,15 @@ type Machine struct {
 	Image       string
 	MemoryBytes int64
 	CPUs        int
-	Links       []Link // one a NIC, in order
+	Notes       []string // as what it is seen, where that is an address of its own
+	Links       []Link   // one a NIC, in order; of a NIC that roams one for each place
 }
 
 // Link is one end of a router, or one NIC of a machine.
 type Link struct {
 	Segment int          // index in Graph.Segments
 	Addrs   []netip.Addr // IPv4, then IPv6
+	Away    bool         // it can be moved there, and stands elsewhere
 }
 
 // New makes the graph of u, which must be what underlay.Plan gives. machines say
@@ -68,11 +72,17 @@ func New(name, about string, u underlay.Underlay, machines []scenario.Machine) G
 		g.Segments = append(g.Segments, segment(s, u.Services))
 	}
 	for _, r := range u.Routers {
-		g.Routers = append(g.Routers, Router{
-			Name: r.Name, NAT: scenario.NAT(r.NAT),
-			Outside: Link{number[r.Outside.Segment], addrs(r.Outside.Addrs...)},
-			Inside:  Link{number[r.Inside.Segment], addrs(r.Inside.Addrs...)},
-		})
+		router := Router{
+			Name: r.Name, NAT: scenario.NAT(r.NAT), Notes: notes(r),
+			Outside: Link{number[r.Outside.Segment], addrs(r.Outside.Addrs...), false},
+			Inside:  Link{number[r.Inside.Segment], addrs(r.Inside.Addrs...), false},
+		}
+		for _, stand := range r.Stands {
+			if stand.Segment != r.Outside.Segment {
+				router.Roams = append(router.Roams, Link{number[stand.Segment], addrs(stand.Addrs...), true})
+			}
+		}
+		g.Routers = append(g.Routers, router)
 	}
 	declared := map[string]scenario.Machine{}
 	for _, m := range machines {
@@ -82,7 +92,19 @@ func New(name, about string, u underlay.Underlay, machines []scenario.Machine) G
 		is := declared[m.Name]
 		machine := Machine{Name: m.Name, Image: is.Image, MemoryBytes: is.MemoryBytes, CPUs: is.CPUs}
 		for _, nic := range m.NICs {
-			machine.Links = append(machine.Links, Link{number[nic.Segment], addrs(nic.IPv4, nic.IPv6)})
+			machine.Links = append(machine.Links, Link{number[nic.Segment], addrs(nic.IPv4, nic.IPv6), false})
+			for _, stand := range nic.Stands {
+				if stand.Segment != nic.Segment {
+					machine.Links = append(machine.Links, Link{number[stand.Segment], addrs(stand.IPv4, stand.IPv6), true})
+				}
+			}
+		}
+		for _, r := range u.Routers {
+			for _, t := range r.Translated {
+				if t.Machine == m.Name {
+					machine.Notes = append(machine.Notes, "seen as "+t.Outside.Addr().String())
+				}
+			}
 		}
 		g.Machines = append(g.Machines, machine)
 	}
@@ -90,13 +112,13 @@ func New(name, about string, u underlay.Underlay, machines []scenario.Machine) G
 }
 
 func segment(s underlay.Segment, services underlay.Services) Segment {
-	segment := Segment{Name: s.Name, Public: s.Kind == string(scenario.Public)}
+	segment := Segment{Name: s.Name, Kind: scenario.SegmentKind(s.Kind)}
 	for _, r := range []netip.Prefix{s.IPv4, s.IPv6} {
 		if r.IsValid() {
 			segment.Ranges = append(segment.Ranges, r)
 		}
 	}
-	if !segment.Public {
+	if segment.Kind != scenario.Public {
 		return segment
 	}
 	for _, a := range []netip.Addr{s.Gateway4, s.Gateway6} {
@@ -108,6 +130,24 @@ func segment(s underlay.Segment, services underlay.Services) Segment {
 		segment.Services = addrs(services.Addrs...)
 	}
 	return segment
+}
+
+// notes say what a router does beside translating.
+func notes(r underlay.Router) (all []string) {
+	if f := scenario.Firewall(r.Firewall); f != scenario.FirewallHome {
+		all = append(all, "firewall "+plain(string(f)))
+	}
+	if r.MTU > 0 {
+		note := fmt.Sprintf("MTU %d", r.MTU)
+		if r.BlackHole {
+			note += ", longer is lost"
+		}
+		all = append(all, note)
+	}
+	for _, f := range r.Forwards {
+		all = append(all, fmt.Sprintf("%s %d to %s:%d", f.Protocol, f.Port, plain(f.Machine), f.To.Port()))
+	}
+	return all
 }
 
 // addrs are the addresses of those prefixes that are there.
@@ -131,10 +171,28 @@ func (g Graph) title() string {
 
 // kind says what a segment stands for.
 func (s Segment) kind() string {
-	if s.Public {
+	switch s.Kind {
+	case scenario.Public:
 		return "the outside"
+	case scenario.Carrier:
+		return "a carrier's network"
+	case scenario.Isolated:
+		return "isolated"
 	}
 	return "site"
+}
+
+// paint tells segments' kinds apart.
+func (s Segment) paint() ink {
+	switch s.Kind {
+	case scenario.Public:
+		return publicInk
+	case scenario.Carrier:
+		return carrierInk
+	case scenario.Isolated:
+		return isolatedInk
+	}
+	return siteInk
 }
 
 // lines say what is to be known of a segment beside its name and kind.
@@ -157,6 +215,12 @@ func (r Router) about() string {
 	return "router, NAT " + plain(string(r.NAT))
 }
 
+// lines say what a router does.
+func (r Router) lines() []string { return append([]string{r.about()}, r.Notes...) }
+
+// links are all of r's, the one outside first and the one inside last.
+func (r Router) links() []Link { return append(append([]Link{r.Outside}, r.Roams...), r.Inside) }
+
 // lines say what a machine is.
 func (m Machine) lines() []string {
 	cpus := "1 CPU"
@@ -167,7 +231,7 @@ func (m Machine) lines() []string {
 	if m.MemoryBytes%(1<<30) == 0 {
 		memory = fmt.Sprintf("%d GiB", m.MemoryBytes>>30)
 	}
-	return []string{plain(m.Image), memory + ", " + cpus}
+	return append([]string{plain(m.Image), memory + ", " + cpus}, m.Notes...)
 }
 
 // texts writes each of all.

@@ -30,7 +30,7 @@ var formats = []format{{"mmd", graph.Graph.Mermaid}, {"dot", graph.Graph.DOT}, {
 // TestGoldens compares the pictures of each shipped scenario, and of one with a
 // bit of everything, with their goldens.
 func TestGoldens(t *testing.T) {
-	for _, name := range append(scenarios.Names(), "campus") {
+	for _, name := range append(scenarios.Names(), "campus", "kinds") {
 		for _, f := range formats {
 			t.Run(name+"."+f.ending, func(t *testing.T) {
 				text := f.write(draw(t, name, "0123abcd"))
@@ -70,7 +70,7 @@ func TestGraphvizReads(t *testing.T) {
 	if _, err := exec.LookPath("dot"); err != nil {
 		t.Skip("graphviz is not installed: the text is compared, and not read by the real parser")
 	}
-	for _, g := range []graph.Graph{draw(t, "first-node", "0123abcd"), draw(t, "campus", "0123abcd"), named(hostile)} {
+	for _, g := range []graph.Graph{draw(t, "first-node", "0123abcd"), draw(t, "campus", "0123abcd"), draw(t, "kinds", "0123abcd"), named(hostile)} {
 		cmd := exec.CommandContext(t.Context(), "dot", "-Tplain")
 		cmd.Stdin = strings.NewReader(g.DOT())
 		var said strings.Builder

@@ -3,15 +3,15 @@ package graph
 import "slices"
 
 // The layout of the SVG, in pixels: every router and machine has a column of its
-// own, every segment a bar across the columns of those that stand in it. A node
-// hangs below the topmost of its segments and reaches the others downwards, so
+// own, every segment a bar across the columns of those that stand in it, or can.
+// A node hangs below the topmost of its segments and reaches the others downwards, so
 // that no line meets a box or a text that is not its own.
 const (
 	margin    = 24
 	titleRoom = 44
 	nodeGap   = 24 // between boxes, at least
 	boxMin    = 150
-	boxHeight = 66
+	boxHeight = 66 // of a box with two lines below its name, and at least
 	linkMin   = 24 // a link's length, with no address on it
 	lineStep  = 16 // between lines of text
 	barTop    = 22 // from a bar's top to its name's foot
@@ -28,6 +28,7 @@ type bar struct{ row, left, right, top, bottom int }
 // box is where a router or a machine is drawn.
 type box struct {
 	x, row int // its column's middle; the row of its topmost segment
+	height int
 	links  []Link
 }
 
@@ -38,6 +39,7 @@ type layout struct {
 	machines      []box
 	boxWidth      int
 	rowTop        []int // of a row's boxes
+	boxHeight     []int // of a row's boxes
 	width, height int
 }
 
@@ -46,32 +48,49 @@ type planner struct {
 	g       Graph
 	l       layout
 	pitch   int
-	next    int // the next column
-	order   []int
-	parent  map[int]int
+	next    int           // the next column
+	order   []int         // of segments: none comes before what it is behind
+	parents map[int][]int // segments that a segment is or can be behind
 	visited map[int]bool
 	placed  map[int]bool // machines
 }
 
 // lay places everything in g.
 func lay(g Graph) layout {
-	p := planner{g: g, parent: map[int]int{}, visited: map[int]bool{}, placed: map[int]bool{}}
+	p := planner{g: g, parents: map[int][]int{}, visited: map[int]bool{}, placed: map[int]bool{}}
 	p.l.bars = make([]bar, len(g.Segments))
 	p.l.routers, p.l.machines = make([]box, len(g.Routers)), make([]box, len(g.Machines))
 	p.measure()
 	for _, r := range g.Routers {
-		p.parent[r.Inside.Segment] = r.Outside.Segment
+		for _, l := range append([]Link{r.Outside}, r.Roams...) {
+			p.parents[r.Inside.Segment] = append(p.parents[r.Inside.Segment], l.Segment)
+		}
 	}
 	for i := range g.Segments { // the outermost, and with each what is behind it
-		if _, inside := p.parent[i]; !inside {
+		if len(p.parents[i]) == 0 {
 			p.visit(i)
 		}
 	}
+	p.sort()
 	for _, s := range p.order {
 		p.settle(s)
 	}
 	p.heights()
 	return p.l
+}
+
+// sort puts every segment after all those that it is or can be behind, and leaves
+// the order as it is otherwise.
+func (p *planner) sort() {
+	visited, sorted := p.order, []int(nil)
+	for len(visited) > 0 {
+		next := max(0, slices.IndexFunc(visited, func(s int) bool {
+			return !slices.ContainsFunc(p.parents[s], func(outside int) bool { return slices.Contains(visited, outside) })
+		}))
+		sorted = append(sorted, visited[next])
+		visited = slices.Delete(visited, next, next+1)
+	}
+	p.order = sorted
 }
 
 // measure finds how wide boxes and columns have to be.
@@ -90,13 +109,16 @@ func (p *planner) measure() {
 		p.l.boxWidth = max(p.l.boxWidth, 2*(shift+padding))
 	}
 	for _, r := range p.g.Routers {
-		node(r.Name, []string{r.about()}, r.Outside, r.Inside)
+		node(r.Name, r.lines(), r.links()...)
 	}
 	for _, m := range p.g.Machines {
 		node(m.Name, m.lines(), m.Links...)
 	}
 	p.pitch = max(p.l.boxWidth, widest+padding+shift) + nodeGap
 }
+
+// heightOf is how high a box with a name and lines is.
+func heightOf(lines []string) int { return max(boxHeight, boxHeight+lineStep*(len(lines)-2)) }
 
 func length(s string) int { return len([]rune(s)) }
 
@@ -122,14 +144,14 @@ func (p *planner) visit(segment int) {
 		alone = false
 		if !p.placed[i] {
 			p.placed[i] = true
-			p.l.machines[i] = box{x: p.column(), links: m.Links}
+			p.l.machines[i] = box{x: p.column(), height: heightOf(m.lines()), links: m.Links}
 		}
 	}
 	for i, r := range p.g.Routers {
-		alone = alone && r.Inside.Segment != segment
+		alone = alone && !standsIn(r.links(), segment)
 		if r.Outside.Segment == segment {
 			alone = false
-			p.l.routers[i] = box{x: p.column(), links: []Link{r.Outside, r.Inside}}
+			p.l.routers[i] = box{x: p.column(), height: heightOf(r.lines()), links: r.links()}
 			p.visit(r.Inside.Segment)
 		}
 	}
@@ -165,8 +187,8 @@ func (p *planner) settle(segment int) {
 	}
 	b.left = left - p.l.boxWidth/2 - padding
 	b.right = max(right+p.l.boxWidth/2+padding, b.left+text+2*padding)
-	if outside, ok := p.parent[segment]; ok {
-		b.row = p.l.bars[outside].row + 1
+	for _, outside := range p.parents[segment] {
+		b.row = max(b.row, p.l.bars[outside].row+1)
 	}
 	for !p.room(segment) {
 		b.row++
@@ -215,6 +237,7 @@ func (p *planner) heights() {
 		}
 		y += need.bar + need.below
 		p.l.rowTop = append(p.l.rowTop, y)
+		p.l.boxHeight = append(p.l.boxHeight, need.boxes)
 		y += need.boxes
 	}
 	p.l.height = y + margin
@@ -231,7 +254,7 @@ func (p *planner) hang(n *box, needs []needs) {
 	for _, l := range n.links {
 		n.row = min(n.row, p.l.bars[l.Segment].row)
 	}
-	needs[n.row].boxes = boxHeight
+	needs[n.row].boxes = max(needs[n.row].boxes, n.height)
 	for _, l := range n.links {
 		row, room := p.l.bars[l.Segment].row, linkMin+lineStep*len(l.Addrs)
 		if row == n.row {

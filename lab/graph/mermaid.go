@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+
+	"mesh/lab/scenario"
 )
 
 // Mermaid writes g as a flowchart (https://mermaid.js.org/syntax/flowchart.html),
@@ -14,23 +16,30 @@ func (g Graph) Mermaid() string {
 	title, _ := json.Marshal(g.title()) // a string always can be
 	fmt.Fprintf(&b, "---\ntitle: %s\n---\nflowchart TB\n", title)
 	for i, s := range g.Segments {
-		open, end, class := "[", "]", "site"
-		if s.Public {
-			open, end, class = "([", "])", "public"
+		open, end := "[", "]"
+		if s.Kind == scenario.Public {
+			open, end = "([", "])"
 		}
-		fmt.Fprintf(&b, "  s%d%s%s%s:::%s\n", i, open, mermaidLabel(s.Name, append([]string{s.kind()}, s.lines()...)), end, class)
+		fmt.Fprintf(&b, "  s%d%s%s%s:::%s\n", i, open, mermaidLabel(s.Name, append([]string{s.kind()}, s.lines()...)), end, mermaidClass(s.paint()))
 	}
 	for i, r := range g.Routers {
-		fmt.Fprintf(&b, "  r%d{{%s}}:::router\n", i, mermaidLabel(r.Name, []string{r.about()}))
+		fmt.Fprintf(&b, "  r%d{{%s}}:::router\n", i, mermaidLabel(r.Name, r.lines()))
 	}
 	for i, m := range g.Machines {
 		fmt.Fprintf(&b, "  m%d[%s]:::machine\n", i, mermaidLabel(m.Name, m.lines()))
 	}
 	edge := func(from, to string, of Link) {
-		fmt.Fprintf(&b, "  %s ---|%s| %s\n", from, mermaidText(texts(of.Addrs)), to)
+		line := "---"
+		if of.Away {
+			line = "-.-"
+		}
+		fmt.Fprintf(&b, "  %s %s|%s| %s\n", from, line, mermaidText(texts(of.Addrs)), to)
 	}
 	for i, r := range g.Routers {
 		edge(id("s", r.Outside.Segment), id("r", i), r.Outside)
+		for _, l := range r.Roams {
+			edge(id("s", l.Segment), id("r", i), l)
+		}
 		edge(id("r", i), id("s", r.Inside.Segment), r.Inside)
 	}
 	for i, m := range g.Machines {
@@ -38,13 +47,29 @@ func (g Graph) Mermaid() string {
 			edge(id("s", l.Segment), id("m", i), l)
 		}
 	}
-	for _, class := range []struct {
-		name string
-		ink  ink
-	}{{"public", publicInk}, {"site", siteInk}, {"router", routerInk}, {"machine", machineInk}} {
+	for _, class := range mermaidClasses {
 		fmt.Fprintf(&b, "  classDef %s fill:%s,stroke:%s,color:%s\n", class.name, class.ink.fill, class.ink.line, textInk)
 	}
 	return b.String()
+}
+
+// mermaidClasses name the paints.
+var mermaidClasses = []struct {
+	name string
+	ink  ink
+}{
+	{"public", publicInk}, {"site", siteInk}, {"carrier", carrierInk}, {"isolated", isolatedInk},
+	{"router", routerInk}, {"machine", machineInk},
+}
+
+// mermaidClass names a paint.
+func mermaidClass(of ink) string {
+	for _, class := range mermaidClasses {
+		if class.ink == of {
+			return class.name
+		}
+	}
+	return ""
 }
 
 // id is the name of a node in the text.

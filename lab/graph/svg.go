@@ -3,6 +3,8 @@ package graph
 import (
 	"fmt"
 	"strings"
+
+	"mesh/lab/scenario"
 )
 
 // SVG draws g (https://www.w3.org/TR/SVG11/): segments are bars, routers and
@@ -18,6 +20,7 @@ text { font-family: Helvetica, Arial, "Liberation Sans", "DejaVu Sans", sans-ser
 .quiet { fill: %[5]s }
 .address { font-family: "DejaVu Sans Mono", Menlo, Consolas, monospace; font-size: 11px; fill: %[5]s }
 .link { stroke: %[5]s; stroke-width: 1.5 }
+.away { stroke-dasharray: 5 4 }
 </style>
 <rect width="100%%" height="100%%" fill="#ffffff"/>
 `, l.width, l.height, xmlEscape(g.title()), textInk, quietInk)
@@ -38,7 +41,7 @@ text { font-family: Helvetica, Arial, "Liberation Sans", "DejaVu Sans", sans-ser
 	}
 	b.WriteString(ends.String())
 	for i, r := range g.Routers {
-		l.draw(&b, l.routers[i], routerInk, boxHeight/3, r.Name, []string{r.about()})
+		l.draw(&b, l.routers[i], routerInk, 22, r.Name, r.lines())
 	}
 	for i, m := range g.Machines {
 		l.draw(&b, l.machines[i], machineInk, 4, m.Name, m.lines())
@@ -62,10 +65,14 @@ func (l layout) links(b, ends *strings.Builder, n box) {
 			if row > n.row {
 				x -= down * linkShift
 				down++
-				from, to = l.rowTop[n.row]+boxHeight, bar.top
+				from, to = l.rowTop[n.row]+l.boxHeight[n.row], bar.top
 				text, meets = to-lineStep*len(link.Addrs)+4, to
 			}
-			fmt.Fprintf(b, `<line class="link" x1="%[1]d" y1="%[2]d" x2="%[1]d" y2="%[3]d"/>`+"\n", x, from, to)
+			class := "link"
+			if link.Away {
+				class = "link away"
+			}
+			fmt.Fprintf(b, `<line class="%[4]s" x1="%[1]d" y1="%[2]d" x2="%[1]d" y2="%[3]d"/>`+"\n", x, from, to, class)
 			for i, a := range link.Addrs {
 				fmt.Fprintf(b, `<text class="address" x="%d" y="%d">%s</text>`+"\n", x+8, text+i*lineStep, a)
 			}
@@ -76,9 +83,9 @@ func (l layout) links(b, ends *strings.Builder, n box) {
 
 // draw draws a segment.
 func (at bar) draw(b *strings.Builder, s Segment) {
-	ink, round, thick := siteInk, 6, 1.5
-	if s.Public {
-		ink, round, thick = publicInk, 20, 2.5
+	ink, round, thick := s.paint(), 6, 1.5
+	if s.Kind == scenario.Public {
+		round, thick = 20, 2.5
 	}
 	fmt.Fprintf(b, `<rect x="%d" y="%d" width="%d" height="%d" rx="%d" fill="%s" stroke="%s" stroke-width="%v"/>`+"\n",
 		at.left, at.top, at.right-at.left, at.bottom-at.top, round, ink.fill, ink.line, thick)
@@ -91,11 +98,11 @@ func (at bar) draw(b *strings.Builder, s Segment) {
 
 // draw draws a router or a machine.
 func (l layout) draw(b *strings.Builder, n box, ink ink, round int, name string, lines []string) {
-	top := l.rowTop[n.row]
+	top, height := l.rowTop[n.row], l.boxHeight[n.row]
 	fmt.Fprintf(b, `<rect x="%d" y="%d" width="%d" height="%d" rx="%d" fill="%s" stroke="%s" stroke-width="1.5"/>`+"\n",
-		n.x-l.boxWidth/2, top, l.boxWidth, boxHeight, round, ink.fill, ink.line)
+		n.x-l.boxWidth/2, top, l.boxWidth, height, round, ink.fill, ink.line)
 	// The name and the lines stand around the middle of the box.
-	y := top + boxHeight/2 + 5 - len(lines)*lineStep/2
+	y := top + height/2 + 5 - len(lines)*lineStep/2
 	fmt.Fprintf(b, `<text class="name" x="%d" y="%d" text-anchor="middle">%s</text>`+"\n", n.x, y, xmlEscape(name))
 	for i, line := range lines {
 		fmt.Fprintf(b, `<text class="quiet" x="%d" y="%d" text-anchor="middle">%s</text>`+"\n", n.x, y+(i+1)*lineStep+2, xmlEscape(line))

@@ -14,6 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"mesh/lab/graph"
+	"mesh/lab/scenario"
 )
 
 // TestNothingOverlaps: in the picture of any graph no two boxes or bars touch, every
@@ -40,10 +41,12 @@ func TestNothingOverlaps(t *testing.T) {
 		}
 		links := map[string]int{}
 		for _, r := range g.Routers {
-			if outside, inside := boxes[r.Outside.Segment], boxes[r.Inside.Segment]; outside.y >= inside.y {
-				t.Fatalf("%v, outside of %v, is not above it:\n%s", outside, inside, text)
+			for _, l := range append([]graph.Link{r.Outside}, r.Roams...) {
+				if outside, inside := boxes[l.Segment], boxes[r.Inside.Segment]; outside.y >= inside.y {
+					t.Fatalf("%v, outside of %v, is not above it:\n%s", outside, inside, text)
+				}
+				links[g.Segments[l.Segment].Name]++
 			}
-			links[g.Segments[r.Outside.Segment].Name]++
 			links[g.Segments[r.Inside.Segment].Name]++
 		}
 		for _, m := range g.Machines {
@@ -102,6 +105,8 @@ func TestLinesAndAddresses(t *testing.T) {
 	})
 }
 
+var kinds = []scenario.SegmentKind{scenario.Public, scenario.Site, scenario.Carrier, scenario.Isolated}
+
 // anyGraph has routers that never lead back, and machines anywhere.
 func anyGraph(t *rapid.T) graph.Graph {
 	at := []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("2001:db8:114:100:2f:39ff:fe26:29e1")}
@@ -110,7 +115,7 @@ func anyGraph(t *rapid.T) graph.Graph {
 	}
 	g := graph.Graph{Name: "any"}
 	for i := range rapid.IntRange(1, 8).Draw(t, "segments") {
-		s := graph.Segment{Name: fmt.Sprintf("segment-%d", i), Public: i == 0, Ranges: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}}
+		s := graph.Segment{Name: fmt.Sprintf("segment-%d", i), Kind: rapid.SampledFrom(kinds).Draw(t, "kind"), Ranges: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}}
 		if rapid.Bool().Draw(t, "long") {
 			s.Gateway = at
 		}
@@ -120,9 +125,18 @@ func anyGraph(t *rapid.T) graph.Graph {
 	order := rapid.Permutation(indexes(len(g.Segments))).Draw(t, "order")
 	for i := 1; i < len(order); i++ {
 		if outside := rapid.IntRange(-1, i-1).Draw(t, "outside"); outside >= 0 {
-			g.Routers = append(g.Routers, graph.Router{
+			r := graph.Router{
 				Name: fmt.Sprintf("router-%d", i), NAT: "easy", Outside: link(order[outside]), Inside: link(order[i]),
-			})
+				Notes: []string{"firewall closed", "MTU 1400", "tcp 443 to somebody:8443"}[:rapid.IntRange(0, 3).Draw(t, "notes")],
+			}
+			for j, roam := range order[:i] {
+				if j != outside && rapid.Bool().Draw(t, "roams") {
+					l := link(roam)
+					l.Away = true
+					r.Roams = append(r.Roams, l)
+				}
+			}
+			g.Routers = append(g.Routers, r)
 		}
 	}
 	for i := range rapid.IntRange(0, 8).Draw(t, "machines") {
