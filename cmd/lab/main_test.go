@@ -73,6 +73,9 @@ func runFake(args []string) int {
 	if os.Getenv("NO_MEMORY") != "" {
 		f.MemoryBytes = 64 << 20
 	}
+	if mib, err := strconv.ParseInt(os.Getenv("FREE_MIB"), 10, 64); err == nil {
+		f.MemoryBytes = mib << 20
+	}
 	if os.Getenv("NO_SPACE") != "" {
 		f.SpaceBytes = 64 << 20
 	}

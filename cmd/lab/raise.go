@@ -17,7 +17,7 @@ import (
 // raiseFlags are what `lab raise` can be told.
 type raiseFlags struct {
 	as, accelerator, packages               string
-	dryRun, json, requireKVM, keep, noPlace bool
+	dryRun, json, requireKVM, keep, noPlace, wait bool
 }
 
 func newRaise(a *app) *cobra.Command {
@@ -29,7 +29,9 @@ func newRaise(a *app) *cobra.Command {
 
 SCENARIO is the name of one that ships with the lab, or the path of a file. It
 stands until it is destroyed, whatever happens to this command's terminal. If
-raising fails or is interrupted (Ctrl-C), everything is undone.`,
+raising fails or is interrupted (Ctrl-C), everything is undone. Where it would
+not fit into the memory that is free, less what is promised to others, nothing is
+made.`,
 		Example: `  lab raise pair                       two machines on one network
   lab raise ./mine.yaml --dry-run      what would be made, and nothing else
   lab raise first-node --as a          beside another one, with the same addresses inside
@@ -44,6 +46,7 @@ raising fails or is interrupted (Ctrl-C), everything is undone.`,
 	c.Flags().StringVar(&f.accelerator, "accelerator", lifecycle.Auto, "auto, kvm or tcg; kvm fails where KVM does not work")
 	c.Flags().BoolVar(&f.requireKVM, "require-kvm", false, "the same as --accelerator kvm")
 	c.Flags().BoolVar(&f.keep, "keep", false, "if it fails or is interrupted, leave what stands; the same raise then goes on")
+	c.Flags().BoolVar(&f.wait, "wait", false, "where too little memory or disk is free now, wait for it, in line with others")
 	c.Flags().BoolVar(&f.noPlace, "no-place", false, "leave out the scenario's placement")
 	c.Flags().StringVar(&f.packages, "packages", "", "directory of .debs that machines can install (default: dist, if it has any)")
 	return c
@@ -72,7 +75,7 @@ func (a *app) raise(c *cobra.Command, source string, f raiseFlags) error {
 		_, err := fmt.Fprint(a.Out, plan)
 		return err
 	}
-	if _, err := lab.Raise(c.Context(), plan, lifecycle.RaiseOptions{Keep: f.keep, Files: doc.files}); err != nil {
+	if _, err := lab.Raise(c.Context(), plan, lifecycle.RaiseOptions{Keep: f.keep, Wait: f.wait, Files: doc.files}); err != nil {
 		return err
 	}
 	s, err := lab.Status(c.Context(), plan.Name)

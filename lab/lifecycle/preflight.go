@@ -1,6 +1,7 @@
 package lifecycle
 
 import (
+	"context"
 	"errors"
 	"fmt"
 )
@@ -11,13 +12,11 @@ func (l *Lab) preflight(p Plan) error {
 	if err := l.needRoot("raise " + p.Name); err != nil {
 		return err
 	}
-	if r, err := readRecord(p.Directory); err == nil && r.Phase != Raising && r.Phase != Destroying {
-		if r.Phase != Partial {
-			return taken(r)
-		}
-		return nil // resources were enough once, and part of them is in use
+	r, err := readRecord(p.Directory)
+	if err == nil && r.Phase != Raising && r.Phase != Destroying && r.Phase != Partial {
+		return taken(r)
 	}
-	return l.room(p)
+	return nil
 }
 
 // needRoot refuses what only root can do.
@@ -31,32 +30,29 @@ func (l *Lab) needRoot(what string) error {
 	}
 }
 
-// room checks memory and disk.
-func (l *Lab) room(p Plan) error {
+// room checks memory, beside what others were promised, and disk. errShort.
+func (l *Lab) room(ctx context.Context, p Plan) error {
 	memory, err := l.cfg.Computer.FreeMemory()
 	if err != nil {
 		return fmt.Errorf("measure memory: %w", err)
+	}
+	others, err := l.promised(ctx, p.Name)
+	if err != nil {
+		return err
 	}
 	space, err := l.cfg.Computer.FreeSpace(p.Directory)
 	if err != nil {
 		return fmt.Errorf("measure disk space: %w", err)
 	}
-	short := func(what, where string, need, have int64, next string) error {
-		if have >= need {
-			return nil
-		}
-		return &Error{
-			What: "not enough " + what + " to raise " + p.Name, Where: where,
-			Why:  fmt.Sprintf("%d machines need %d MiB, %d MiB are free", len(p.Machines), need>>20, have>>20),
-			Next: next, Code: codePrerequisite,
-		}
+	problems := []error{shortOf(p, memory, others)}
+	if space < p.DiskBytes {
+		problems = append(problems, &Error{
+			What: "not enough disk space to raise " + p.Name, Where: p.Directory,
+			Why:  fmt.Sprintf("%d machines need %d MiB, %d MiB are free", len(p.Machines), p.DiskBytes>>20, space>>20),
+			Next: "free some there, or keep the store elsewhere with --store", Code: codePrerequisite, Cause: errShort,
+		})
 	}
-	return errors.Join(
-		short("memory", "", p.MemoryBytes, memory,
-			"destroy another scenario (`lab list`), or give the machines less memory"),
-		short("disk space", p.Directory, p.DiskBytes, space,
-			"free some there, or keep the store elsewhere with --store"),
-	)
+	return errors.Join(problems...)
 }
 
 // where names a placement's place in the document.

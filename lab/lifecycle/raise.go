@@ -19,6 +19,7 @@ import (
 // RaiseOptions are how a raise is carried out; they change nothing of what it makes.
 type RaiseOptions struct {
 	Keep  bool  // when it fails or is interrupted, leave what stands
+	Wait  bool  // for room, where the lab machine has too little now
 	Files fs.FS // the directory of the scenario's document; must hold every file that the plan places
 }
 
@@ -47,7 +48,7 @@ func (l *Lab) Raise(ctx context.Context, p Plan, o RaiseOptions) (Record, error)
 		return Record{}, err
 	}
 	defer held.release()
-	record, err := l.begin(ctx, p)
+	record, err := l.begin(ctx, p, o.Wait)
 	if err != nil {
 		return Record{}, err
 	}
@@ -59,8 +60,9 @@ func (l *Lab) Raise(ctx context.Context, p Plan, o RaiseOptions) (Record, error)
 }
 
 // begin makes sure that the name is free and writes the first record; or, where
-// the same plan was stopped and kept, gives its record to go on with.
-func (l *Lab) begin(ctx context.Context, p Plan) (Record, error) {
+// the same plan was stopped and kept, gives its record to go on with: there was
+// room for it once, and part of that is in use.
+func (l *Lab) begin(ctx context.Context, p Plan, wait bool) (Record, error) {
 	self, err := l.cfg.Computer.Self()
 	if err != nil {
 		return Record{}, err
@@ -81,11 +83,13 @@ func (l *Lab) begin(ctx context.Context, p Plan) (Record, error) {
 			return Record{}, err
 		}
 	}
-	if err := os.MkdirAll(p.Directory, 0o755); err != nil {
-		return Record{}, fmt.Errorf("make scenario's directory: %w", err)
-	}
 	record := newRecord(p, self, l.cfg.Now())
-	return record, writeRecord(p.Directory, record)
+	return record, l.admit(ctx, p, wait, func() error {
+		if err := os.MkdirAll(p.Directory, 0o755); err != nil {
+			return fmt.Errorf("make scenario's directory: %w", err)
+		}
+		return writeRecord(p.Directory, record)
+	})
 }
 
 // samePlan compares plans of which one may have been in a file.

@@ -1,10 +1,12 @@
 package lifecycletest
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
@@ -259,10 +261,17 @@ const firstFake = 1 << 23
 func (c computer) Root() bool { return !c.NotRoot }
 func (c computer) Cores() int { return 2 }
 func (c computer) FreeMemory() (int64, error) {
-	if c.MemoryBytes == 0 {
-		return 64 << 30, nil
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	free := cmp.Or(c.MemoryBytes, 64<<30)
+	for _, name := range c.names("domain") {
+		var d domain
+		if err := c.get("domain", name, &d); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return 0, err
+		}
+		free -= d.Spec.MemoryBytes
 	}
-	return c.MemoryBytes, nil
+	return free, nil
 }
 func (c computer) FreeSpace(string) (int64, error) {
 	if c.SpaceBytes == 0 {

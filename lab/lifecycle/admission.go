@@ -1,0 +1,147 @@
+package lifecycle
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"mesh/lab/machine"
+)
+
+// promise is memory that a raised scenario may come to use.
+type promise struct {
+	name     string
+	bytes    int64 // of all its machines at their largest
+	resident int64 // in use already, so that it is free no more
+}
+
+// lacking is how much memory is missing to promise need beside the others, in
+// bytes; zero or less: none. free is what nobody uses now.
+func lacking(need, free int64, others []promise) int64 { return need - free + outstanding(others) }
+
+// outstanding is what was promised and is not in use yet.
+func outstanding(others []promise) (sum int64) {
+	for _, p := range others {
+		sum += max(0, p.bytes-p.resident)
+	}
+	return sum
+}
+
+// shortOf says with numbers why a scenario is not raised.
+func shortOf(p Plan, free int64, others []promise) error {
+	lacks := lacking(p.MemoryBytes, free, others)
+	if lacks <= 0 {
+		return nil
+	}
+	why := fmt.Sprintf("%d machines need %d MiB, %d MiB are free", len(p.Machines), p.MemoryBytes>>20, free>>20)
+	if open := outstanding(others); open > 0 {
+		why += fmt.Sprintf(", %d MiB of them promised to %s", open>>20, names(others))
+	}
+	return &Error{
+		What: "not enough memory to raise " + p.Name, Why: why + fmt.Sprintf(": %d MiB are missing", (lacks+1<<20-1)>>20),
+		Next: "destroy another scenario (`lab list`), wait until there is enough (`lab raise --wait`), or give the machines less memory",
+		Code: codePrerequisite, Cause: errShort,
+	}
+}
+
+// errShort means that waiting may help: the lab machine has too little of
+// something that others may give back.
+var errShort = errors.New("too little is free")
+
+func names(all []promise) string {
+	var words []string
+	for _, p := range all {
+		words = append(words, p.name)
+	}
+	return strings.Join(words, ", ")
+}
+
+// promised lists what the store's other scenarios may come to use. One whose
+// machines cannot be asked counts as using nothing yet.
+func (l *Lab) promised(ctx context.Context, except string) ([]promise, error) {
+	all, err := l.Names()
+	if err != nil {
+		return nil, err
+	}
+	var promises []promise
+	for _, name := range all {
+		r, err := readRecord(l.Directory(name))
+		if name == except || err != nil || r.Phase == Destroying || l.abandoned(r) != "" {
+			continue // what still runs of it is in use, and will not grow for anybody
+		}
+		promises = append(promises, promise{name: name, bytes: r.Plan.MemoryBytes, resident: l.resident(ctx, r.Plan)})
+	}
+	return promises, nil
+}
+
+// resident is what the machines of a plan use now.
+func (l *Lab) resident(ctx context.Context, p Plan) (sum int64) {
+	abuse, ok := l.cfg.Hypervisor.(machine.Abuse)
+	if !ok {
+		return 0
+	}
+	ctx, cancel := context.WithTimeout(ctx, askLimit)
+	defer cancel()
+	for _, m := range p.Machines {
+		if used, err := abuse.Load(ctx, m.Spec.Name); err == nil {
+			sum += used.ResidentBytes
+		}
+	}
+	return sum
+}
+
+// admit calls begin, which writes the record that makes a promise of p, when
+// there is room for p beside all others; else its error says what is missing. No
+// other process is admitted in between. If wait is set it waits for room, and
+// those who wait are served in the order in which they came.
+func (l *Lab) admit(ctx context.Context, p Plan, wait bool, begin func() error) error {
+	once := func() error {
+		return l.queue("admission").alone(ctx, func() error {
+			if err := l.room(ctx, p); err != nil {
+				return err
+			}
+			return begin()
+		})
+	}
+	err := once()
+	if !wait || !errors.Is(err, errShort) {
+		return err
+	}
+	l.cfg.Progress.Note("%s waits for room", p.Name)
+	leave, err := l.queue("waiting").enter(ctx, 1, func(ahead int) {
+		l.cfg.Progress.Note("%d wait before it", ahead)
+	})
+	if err != nil {
+		return err
+	}
+	defer leave()
+	again := time.NewTicker(4 * l.cfg.Poll)
+	defer again.Stop()
+	for {
+		if err := once(); !errors.Is(err, errShort) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-again.C:
+		}
+	}
+}
+
+// queue is one of this lab machine's.
+func (l *Lab) queue(name string) queue {
+	return queue{dir: filepath.Join(l.cfg.Runtime, "queue-"+name), poll: l.cfg.Poll}
+}
+
+// bootSlot waits until a machine may boot: on a lab machine that emulates, as
+// many do at a time as it has cores, whoever raises them, in the order in which
+// they came. The returned function ends the boot.
+func (l *Lab) bootSlot(ctx context.Context, m string) (done func(), err error) {
+	return l.queue("boot").enter(ctx, l.cfg.Computer.Cores(), func(ahead int) {
+		l.cfg.Progress.Note("%s waits for its turn to boot: %d are before it", m, ahead)
+	})
+}
