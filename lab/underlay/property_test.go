@@ -215,6 +215,9 @@ func TestRoaming(t *testing.T) {
 		home, moved := away, map[string]bool{}
 		for _, r := range away.Roamers() {
 			moved[r.Name] = r.At != r.Segments[0]
+			if to, ok := away.Away()[r.Name]; ok != moved[r.Name] || ok && to != r.At {
+				t.Fatalf("%s stands in %s, and is said to be away in %q", r.Name, r.At, to)
+			}
 			var err error
 			if home, err = home.Roam(r.Name, r.Segments[0]); err != nil {
 				t.Fatal(err)

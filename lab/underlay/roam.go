@@ -40,6 +40,22 @@ func (u Underlay) Roamers() []Roamer {
 	return all
 }
 
+// Away tells of everybody who is not where it began in which segment it stands;
+// nil for nobody.
+func (u Underlay) Away() map[string]string {
+	var away map[string]string
+	for _, r := range u.Roamers() {
+		if r.At == r.Segments[0] {
+			continue
+		}
+		if away == nil {
+			away = map[string]string{}
+		}
+		away[r.Name] = r.At
+	}
+	return away
+}
+
 // Roam is u with a machine or a router moved to another segment; u itself stays
 // as it is. It refuses who does not roam and where it does not roam to, and says
 // what there is.

@@ -76,7 +76,7 @@ func New(c Config, log *slog.Logger) *World {
 	return &World{
 		config: c, log: log, ready: make(chan struct{}), failed: map[string][]string{},
 		lines: line.New(c.Underlay.Namespace, log),
-		state: State{Stands: standsOf(c.Underlay)}, underlay: c.Underlay,
+		state: State{Stands: c.Underlay.Away()}, underlay: c.Underlay,
 	}
 }
 

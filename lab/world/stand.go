@@ -2,7 +2,6 @@ package world
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -15,21 +14,6 @@ import (
 	"mesh/lab/world/namespace"
 	"mesh/lab/world/network"
 )
-
-// standsOf tells where those are who are not where they began; nil for nobody.
-func standsOf(u underlay.Underlay) map[string]string {
-	var away map[string]string
-	for _, r := range u.Roamers() {
-		if r.At == r.Segments[0] {
-			continue
-		}
-		if away == nil {
-			away = map[string]string{}
-		}
-		away[r.Name] = r.At
-	}
-	return away
-}
 
 // move is u with everybody where s has them: those of whom it tells nothing are
 // where they began.
@@ -95,22 +79,4 @@ func replug(u underlay.Underlay) error {
 func bridgeOf(u underlay.Underlay, segment string) string {
 	i := slices.IndexFunc(u.Segments, func(s underlay.Segment) bool { return s.Name == segment })
 	return u.Segments[i].Bridge
-}
-
-// Roam moves somebody to another of its segments, and leaves the rest of the
-// world's state as it is. The error says why it cannot be. ErrAbsent.
-func (c *Client) Roam(ctx context.Context, name, segment string) error {
-	text, err := c.State(ctx)
-	if err != nil {
-		return err
-	}
-	var s State
-	if err := json.Unmarshal(text, &s); err != nil {
-		return fmt.Errorf("read the state of the world: %v", err)
-	}
-	if s.Stands == nil {
-		s.Stands = map[string]string{}
-	}
-	s.Stands[name] = segment
-	return c.SetState(ctx, s.text())
 }

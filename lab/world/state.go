@@ -59,7 +59,7 @@ func ParseState(text []byte, u underlay.Underlay) (State, error) {
 	if err != nil {
 		return State{}, fmt.Errorf("read state: %w", err)
 	}
-	s.Stands = standsOf(u)
+	s.Stands = u.Away()
 	var problems []error
 	names := map[string]bool{}
 	for i, f := range s.Faults {
