@@ -19,6 +19,7 @@ func realPorts(*app) lifecycle.Config {
 		// All labs of a machine share its daemon, wherever else they keep things.
 		Daemon:     libvirt.NewDaemon(defaultRuntime, nil),
 		Hypervisor: hypervisor,
+		Memory:     hypervisor,
 		World:      realWorld{},
 		Guest:      guest.New(hypervisor),
 		Disks:      lifecycle.LocalDisks{},

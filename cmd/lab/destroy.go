@@ -54,16 +54,17 @@ func newReap(a *app) *cobra.Command {
 		Use:   "reap",
 		Short: "Remove what commands that were killed left behind",
 		Long: `Remove what commands that were killed left behind: every scenario whose record
-names a process that is gone. Exactly what those records name is removed.`,
+names a process that is gone, and every warm image that was left unfinished.
+Exactly what those records name is removed.`,
 		Args: cli.UsageArgs(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
 			_, lab := a.lab()
 			reaped, err := lab.Reap(c.Context())
 			for _, one := range reaped {
-				fmt.Fprintf(a.Out, "%s: %s\n", one.Name, one.Why)
+				fmt.Fprintf(a.Out, "%s %s: %s\n", one.Kind, one.Name, one.Why)
 			}
 			if err == nil && len(reaped) == 0 {
-				fmt.Fprintln(a.Err, "no scenario is abandoned; nothing to reap")
+				fmt.Fprintln(a.Err, "nothing is abandoned; nothing to reap")
 			}
 			return err
 		},

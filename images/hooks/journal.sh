@@ -6,3 +6,11 @@ Storage=persistent
 SystemMaxUse=64M
 SystemMaxFileSize=8M
 END
+
+# The agent tells of every question that it is asked; each line costs an emulated
+# machine more than the answer.
+mkdir -p /etc/systemd/system/qemu-guest-agent.service.d
+cat > /etc/systemd/system/qemu-guest-agent.service.d/quiet.conf <<'END'
+[Service]
+LogLevelMax=notice
+END

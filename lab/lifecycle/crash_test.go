@@ -86,8 +86,13 @@ func TestCaseL2Kill(t *testing.T) {
 			}
 			b := newBed(t, dir)
 			abandoned, err := b.Abandoned()
-			if err != nil || len(abandoned) != 1 || abandoned[0].Name != "a" {
+			if err != nil || len(abandoned) == 0 || abandoned[0].Name != "a" {
 				t.Fatalf("Abandoned() = %v, %v", abandoned, err)
+			}
+			for _, image := range abandoned[1:] {
+				if image.Kind != lifecycle.KindWarm {
+					t.Errorf("Abandoned() = %v", abandoned)
+				}
 			}
 			if at%2 == 0 {
 				_, err = b.Reap(t.Context())
@@ -154,7 +159,7 @@ func TestCaseL2Interrupt(t *testing.T) {
 }
 
 // A raise in which anything fails undoes itself, with exit code 1; then it can
-// be raised.
+// be raised. Where it fails to start warm, it boots and says why.
 func TestCaseL3FailAnywhere(t *testing.T) {
 	for at := range points(t) {
 		t.Run(fmt.Sprint(at), func(t *testing.T) {
@@ -167,7 +172,13 @@ func TestCaseL3FailAnywhere(t *testing.T) {
 				}
 				return nil
 			}
-			_, err := b.Raise(t.Context(), b.plan(t, "a"), lifecycle.RaiseOptions{Files: files})
+			r, err := b.Raise(t.Context(), b.plan(t, "a"), lifecycle.RaiseOptions{Files: files})
+			if err == nil && r.Machines["one"].Start+r.Machines["two"].Start != "warmwarm" {
+				if said := b.Narration.String(); !strings.Contains(said, "no warm start of ") || !strings.Contains(said, "injected into") {
+					t.Errorf("booted without saying why:\n%s", said)
+				}
+				return
+			}
 			if code := exitCode(err); code != 1 {
 				t.Errorf("exit code %d: %v", code, err)
 			}
@@ -196,8 +207,11 @@ func TestCaseL2KeepAndGoOn(t *testing.T) {
 			}
 			plan := b.plan(t, "a")
 			keep := lifecycle.RaiseOptions{Files: files, Keep: true}
-			if _, err := b.Raise(t.Context(), plan, keep); err == nil {
-				t.Fatal("did not fail")
+			if r, err := b.Raise(t.Context(), plan, keep); err == nil {
+				if r.Machines["one"].Start+r.Machines["two"].Start == "warmwarm" {
+					t.Fatal("did not fail")
+				}
+				return // it could not start warm, and booted
 			}
 			if s, err := b.Status(t.Context(), "a"); err != nil || s.Phase != lifecycle.Partial {
 				t.Fatalf("phase %q, %v", s.Phase, err)

@@ -242,7 +242,7 @@ func TestPowerOnDies(t *testing.T) {
 		if op == "attach t61000000-1" && after {
 			go func() { _ = b.KillMachine("mesh-a.one", "no more") }()
 		}
-		if strings.HasPrefix(op, "exec on") {
+		if strings.HasPrefix(op, "settle ") {
 			return errors.New("it is dead")
 		}
 		return nil

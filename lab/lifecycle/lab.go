@@ -100,7 +100,8 @@ func (l *Lab) Names() ([]string, error) {
 }
 
 // Abandoned lists the scenarios whose process is gone, so that nobody will
-// finish what the record says was begun, or serve what was raised.
+// finish what the record says was begun, or serve what was raised; and the warm
+// images whose maker is gone.
 func (l *Lab) Abandoned() ([]Abandoned, error) {
 	names, err := l.Names()
 	if err != nil {
@@ -113,17 +114,32 @@ func (l *Lab) Abandoned() ([]Abandoned, error) {
 			continue // told by the command that needs it
 		}
 		if why := l.abandoned(r); why != "" {
-			all = append(all, Abandoned{Name: name, Why: why})
+			all = append(all, Abandoned{Kind: KindScenario, Name: name, Why: why})
 		}
 	}
-	return all, nil
+	unfinished, err := l.abandonedWarm()
+	for _, digest := range unfinished {
+		all = append(all, Abandoned{
+			Kind: KindWarm, Name: digest[:min(12, len(digest))], Why: "the process that was making it is gone", digest: digest,
+		})
+	}
+	return all, err
 }
 
-// Abandoned is a scenario that nobody looks after any more.
+// Abandoned is something that nobody looks after any more.
 type Abandoned struct {
+	Kind string `json:"kind"` // KindScenario or KindWarm
 	Name string `json:"name"`
 	Why  string `json:"why"`
+
+	digest string // of a warm image
 }
+
+// What can be abandoned.
+const (
+	KindScenario = "scenario"
+	KindWarm     = "warm image"
+)
 
 // abandoned tells why a record's scenario is looked after by nobody; empty if it is.
 func (l *Lab) abandoned(r Record) string {

@@ -36,7 +36,7 @@ type Snapshots interface {
 	Layers() ([]string, error)
 }
 
-// Collect removes the layers that neither a record nor a snapshot names. Where
+// Collect removes the layers that no record, snapshot or warm image names. Where
 // one of those cannot be read nothing is removed, as nobody knows what it names.
 // Whoever makes a layer, or means to stand on one, writes that down before.
 func (l *Lab) Collect() error {
@@ -81,14 +81,20 @@ func (l *Lab) usedLayers() (map[string]bool, error) {
 			used[id] = true
 		}
 	}
-	if l.cfg.Snapshots == nil {
-		return used, nil
+	others := []Snapshots{l.warmStore()}
+	if l.cfg.Snapshots != nil {
+		others = append(others, l.cfg.Snapshots)
 	}
-	ids, err := l.cfg.Snapshots.Layers()
-	for _, id := range ids {
-		used[id] = true
+	for _, o := range others {
+		ids, err := o.Layers()
+		if err != nil {
+			return nil, err
+		}
+		for _, id := range ids {
+			used[id] = true
+		}
 	}
-	return used, err
+	return used, nil
 }
 
 // layers are the ids of all layers that a record's machines need, or may have

@@ -28,10 +28,10 @@ func (r *raise) limit(k Kind) time.Duration {
 func limit(k Kind, a machine.Accelerator) time.Duration {
 	base := 2 * time.Minute // done by the lab machine
 	switch k {
+	case StepWarm:
+		base = 3 * time.Minute // another command's making may have to be waited for
 	case StepBoot:
 		base = 40 * time.Second
-	case StepTrust:
-		base = 60 * time.Second
 	case StepPlace:
 		base = 3 * time.Minute
 	default:

@@ -49,6 +49,16 @@ func tryLock(path string) (*lock, error) {
 	}
 }
 
+// locked tells whether somebody holds the lock of path, or it cannot be known.
+func locked(path string) bool {
+	f, err := os.OpenFile(path, os.O_RDONLY, 0)
+	if err != nil {
+		return !errors.Is(err, fs.ErrNotExist)
+	}
+	defer f.Close()
+	return unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB) != nil
+}
+
 func same(f *os.File, path string) bool {
 	held, err := f.Stat()
 	if err != nil {

@@ -23,10 +23,12 @@ type Plan struct {
 	Document    string       `json:"document"` // the document's name in messages
 	Run         string       `json:"run"`
 	Accelerator string       `json:"accelerator"` // Auto, "kvm" or "tcg"
+	Start       string       `json:"start"`       // StartWarm, where it can be done, or StartCold
 	MemoryBytes int64        `json:"memory_bytes"`
 	DiskBytes   int64        `json:"disk_bytes"`
-	Directory   string       `json:"directory"`          // logs, the run record
-	Runtime     string       `json:"runtime"`            // sockets
+	Directory   string       `json:"directory"` // logs, the run record
+	Runtime     string       `json:"runtime"`   // sockets
+	SSH         SSH          `json:"ssh"`
 	Packages    string       `json:"packages,omitempty"` // directory of .debs offered as repository "mesh"
 	World       world.Config `json:"world"`
 	Machines    []Machine    `json:"machines"`
@@ -37,11 +39,19 @@ type Plan struct {
 // Auto lets the raise find out which accelerator works.
 const Auto = "auto"
 
+// How a machine is started.
+const (
+	StartWarm = "warm" // cloned from a warm image
+	StartCold = "cold" // booted
+)
+
 // Machine is one machine of a plan. Its Spec's accelerator is chosen by the raise.
 type Machine struct {
 	Name      string       `json:"name"`
 	Image     string       `json:"image"`
-	Base      string       `json:"base"` // the image's disk
+	Content   string       `json:"content"` // the image's: images.Image.Content
+	Boot      string       `json:"boot"`    // the image's own kernel parameters
+	Base      string       `json:"base"`    // the image's disk
 	MachineID string       `json:"machine_id"`
 	Spec      machine.Spec `json:"spec"`
 	// Layers are the frozen layers under the disk, the nearest first; below the
@@ -56,11 +66,13 @@ type Kind string
 const (
 	StepDaemon     Kind = "daemon"     // a hypervisor's daemon answers, and the accelerator is known
 	StepRepository Kind = "repository" // .debs become a repository
+	StepKeys       Kind = "keys"       // SSH keys of the scenario and its machines
+	StepWarm       Kind = "warm"       // a warm image is there, or it is known that its machines boot
 	StepDisk       Kind = "disk"       // a machine's disk
 	StepWorld      Kind = "world"      // the outside
-	StepMachine    Kind = "machine"    // a machine stands, paused, with its NICs joined
+	StepMachine    Kind = "machine"    // a machine stands, paused
+	StepJoin       Kind = "join"       // its NICs are joined to their segments
 	StepBoot       Kind = "boot"       // it runs, answers, and is who and where it is declared to be
-	StepTrust      Kind = "trust"      // it trusts the world's issuer and knows its repositories
 	StepPlace      Kind = "place"      // something is placed on it
 )
 
@@ -70,6 +82,7 @@ type Step struct {
 	Kind    Kind       `json:"kind"`
 	Machine string     `json:"machine,omitempty"`
 	About   string     `json:"about"` // for people
+	After   []string   `json:"after"` // ids of the steps, all earlier in the plan, that must be done before
 	Place   *Placement `json:"place,omitempty"`
 }
 
@@ -102,6 +115,7 @@ type Options struct {
 	Runtime     string                  // absolute and short
 	Packages    string                  // zero: no repository "mesh"
 	NoPlace     bool                    // leave out the scenario's placement
+	Cold        bool                    // boot every machine
 }
 
 // What a machine costs the lab machine beside its memory: QEMU itself with its
@@ -128,7 +142,10 @@ func CheckName(name string) error {
 func NewPlan(s *scenario.Scenario, u underlay.Underlay, o Options) (Plan, error) {
 	p := Plan{
 		Name: o.Name, Scenario: s.Name, Source: o.Source, Document: s.File, Run: o.Run, Accelerator: o.Accelerator,
-		Directory: o.Directory, Runtime: o.Runtime, Packages: o.Packages,
+		Directory: o.Directory, Runtime: o.Runtime, Packages: o.Packages, SSH: sshFiles(o.Directory), Start: StartWarm,
+	}
+	if o.Cold {
+		p.Start = StartCold
 	}
 	if p.Name == "" {
 		p.Name = s.Name
@@ -168,59 +185,14 @@ func newMachine(p Plan, m scenario.Machine, at underlay.Machine, image images.Im
 	for _, nic := range at.NICs {
 		spec.NICs = append(spec.NICs, machine.NIC{MAC: nic.MAC, Tap: nic.Tap})
 	}
-	return Machine{Name: m.Name, Image: m.Image, Base: image.Disk, MachineID: id, Spec: spec}
+	return Machine{
+		Name: m.Name, Image: m.Image, Content: image.Content, Boot: image.Cmdline, Base: image.Disk,
+		MachineID: id, Spec: spec,
+	}
 }
 
 // DomainName is what the hypervisor knows a machine by.
 func DomainName(scenario, machine string) string { return "mesh-" + scenario + "." + machine }
-
-func steps(p Plan, s *scenario.Scenario, noPlace bool) []Step {
-	all := []Step{{ID: "daemon", Kind: StepDaemon, About: "hypervisor and accelerator"}}
-	if p.Packages != "" {
-		all = append(all, Step{ID: "repository", Kind: StepRepository, About: "package repository"})
-	}
-	each := func(kind Kind, about string) {
-		for _, m := range p.Machines {
-			all = append(all, Step{
-				ID: string(kind) + ":" + m.Name, Kind: kind, Machine: m.Name,
-				About: fmt.Sprintf(about, m.Name),
-			})
-		}
-	}
-	each(StepDisk, "disk of %s")
-	all = append(all, Step{ID: "world", Kind: StepWorld, About: "the world: segments, routers, services"})
-	each(StepMachine, "%s stands, paused")
-	each(StepBoot, "%s boots and answers")
-	each(StepTrust, "%s trusts the world")
-	if noPlace {
-		return all
-	}
-	for i, step := range s.Place {
-		all = append(all, Step{
-			ID: fmt.Sprintf("place:%d", i+1), Kind: StepPlace, Machine: step.On, About: placing(step),
-			Place: &Placement{
-				Package: step.Package, File: step.File, To: step.To, Run: step.Run,
-				Input: step.Input, Save: step.Save, Line: step.Line,
-			},
-		})
-	}
-	return all
-}
-
-// placing describes a placement in one line.
-func placing(s scenario.Step) string {
-	switch {
-	case s.Package != "":
-		return "package " + s.Package + " on " + s.On
-	case s.File != "":
-		return "file " + s.To + " on " + s.On
-	}
-	line, more, _ := strings.Cut(strings.TrimSpace(s.Run), "\n")
-	if more != "" || len(line) > 70 {
-		line = string([]rune(line)[:min(len([]rune(line)), 70)]) + "…"
-	}
-	return "on " + s.On + ": " + line
-}
 
 func objects(p Plan) []Object {
 	all := []Object{{"directory", p.Directory}, {"directory", p.Runtime}, {"namespace", p.World.Underlay.Namespace}}

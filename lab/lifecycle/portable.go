@@ -25,6 +25,7 @@ func (p Plan) Portable() Plan {
 	p.Name, p.Run, p.Directory, p.Runtime, p.Packages = "", "", "", "", ""
 	p.Source, p.Document = filepath.Base(p.Source), filepath.Base(p.Document)
 	p.Objects = nil
+	p.SSH = SSH{}
 	p.World.Control, p.World.Log = "", ""
 	p.World.Underlay = p.World.Underlay.As("")
 	repositories := map[string]string{}
@@ -49,9 +50,11 @@ func (p Plan) Portable() Plan {
 
 // On is a portable plan put on g: the plan of the same machines, who know
 // themselves by the same names and ids, in a world of their own. What its
-// repository "mesh" held has to be brought to g's directory.
+// repository "mesh" held has to be brought to g's directory, and so has the
+// directory of its SSH keys.
 func (p Plan) On(g Ground) Plan {
 	p.Name, p.Run, p.Directory, p.Runtime = g.Name, g.Run, g.Directory, g.Runtime
+	p.SSH = sshFiles(p.Directory)
 	u := p.World.Underlay.As(g.Run)
 	p.World.Underlay = u
 	p.World.Control, p.World.Log = worldFiles(p)

@@ -45,6 +45,9 @@ type Guest interface {
 	// Wait returns when the guest agent answers. machine.ErrAbsent when the
 	// machine ends or has ended.
 	Wait(ctx context.Context, name string) error
+	// Settle gives a machine whose agent answers the clock of the lab machine and
+	// an identity; it tells what the machine is then.
+	Settle(ctx context.Context, name string, id guest.Identity) (guest.Facts, error)
 	// Exec runs a command; an exit code other than 0 is not an error.
 	Exec(ctx context.Context, name string, c guest.Command) (guest.Result, error)
 	// CopyIn writes a file whose directory exists.

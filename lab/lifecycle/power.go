@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"mesh/lab/guest"
 	"mesh/lab/machine"
 )
 
@@ -37,18 +38,20 @@ func (l *Lab) PowerOn(ctx context.Context, name, machineName string) error {
 		ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("%w after %s", errTimeout, limit))
 		defer cancel()
 		err := l.watched(ctx, r.Plan, func(ctx context.Context, w *watch) error {
-			if err := l.create(ctx, r.Plan, m, r.Accelerator); err != nil {
+			if err := l.create(ctx, m, r.Accelerator); err != nil {
+				return err
+			}
+			if err := l.attach(ctx, r.Plan, m); err != nil {
 				return err
 			}
 			w.add(m)
-			return l.bootMachine(ctx, r.Plan, m)
+			return l.bootMachine(ctx, r.Plan, m, guest.Identity{})
 		})
 		if err != nil {
 			return fmt.Errorf("power on machine %s: %w", m.Name, err)
 		}
 		r.Machines[m.Name] = MachineRecord{
-			Accelerator: r.Accelerator, Start: "cold",
-			ReadySeconds: float64(l.cfg.Now().Sub(begun).Milliseconds()) / 1000,
+			Accelerator: r.Accelerator, Start: StartCold, ReadySeconds: l.since(begun),
 		}
 		return writeRecord(r.Plan.Directory, *r)
 	})

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -52,7 +53,7 @@ func (l *Lab) Raise(ctx context.Context, p Plan, o RaiseOptions) (Record, error)
 	if err != nil {
 		return Record{}, err
 	}
-	r := &raise{Lab: l, plan: p, files: o.Files, saved: map[string][]byte{}, record: record}
+	r := &raise{Lab: l, plan: record.Plan, files: o.Files, saved: map[string][]byte{}, record: record}
 	if err = r.run(ctx); err == nil {
 		return r.record, nil
 	}
@@ -92,8 +93,13 @@ func (l *Lab) begin(ctx context.Context, p Plan, wait bool) (Record, error) {
 	})
 }
 
-// samePlan compares plans of which one may have been in a file.
+// samePlan compares plans of which one may have been in a file, and names the
+// layers that its raise had found.
 func samePlan(a, b Plan) bool {
+	a.Machines = slices.Clone(a.Machines)
+	for i := range a.Machines {
+		a.Machines[i].Layers = nil
+	}
 	x, errX := json.Marshal(a)
 	y, errY := json.Marshal(b)
 	return errors.Join(errX, errY) == nil && bytes.Equal(x, y)
@@ -123,10 +129,8 @@ func (r *raise) run(ctx context.Context) error {
 	return r.watched(ctx, r.plan, func(ctx context.Context, w *watch) error {
 		r.watch = w
 		r.watchKept()
-		for _, stage := range schedule(r.plan.Steps) {
-			if err := r.stage(ctx, stage); err != nil {
-				return err
-			}
+		if err := r.steps(ctx); err != nil {
+			return err
 		}
 		return r.update(func(rec *Record) { rec.Phase = Raised })
 	})
@@ -141,7 +145,7 @@ func (r *raise) watchKept() {
 		switch s.Kind {
 		case StepWorld:
 			r.watch.world(r.record.World)
-		case StepMachine:
+		case StepJoin:
 			if m, err := r.plan.Machine(s.Machine); err == nil {
 				r.watch.add(m)
 			}
@@ -149,55 +153,50 @@ func (r *raise) watchKept() {
 	}
 }
 
-// schedule orders steps into stages; the chains of one stage run side by side.
-// Machines boot so; all else happens one after the other.
-func schedule(steps []Step) (stages [][][]Step) {
-	boots := -1 // index of the stage of boots
-	chain := map[string]int{}
-	for _, s := range steps {
-		if s.Kind != StepBoot && s.Kind != StepTrust {
-			stages = append(stages, [][]Step{{s}})
-			continue
-		}
-		if boots < 0 {
-			boots = len(stages)
-			stages = append(stages, nil)
-		}
-		i, known := chain[s.Machine]
-		if !known {
-			i = len(stages[boots])
-			chain[s.Machine] = i
-			stages[boots] = append(stages[boots], nil)
-		}
-		stages[boots][i] = append(stages[boots][i], s)
-	}
-	return stages
-}
-
-func (r *raise) stage(ctx context.Context, chains [][]Step) error {
+// steps does each step as soon as those that it comes after are done.
+func (r *raise) steps(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(r.sideBySide())
-	for _, chain := range chains {
+	done := map[string]chan struct{}{}
+	for _, s := range r.plan.Steps {
+		done[s.ID] = make(chan struct{})
+	}
+	running := make(chan struct{}, r.cfg.Computer.Cores()) // of machines that boot
+	for _, s := range r.plan.Steps {
 		g.Go(func() error {
-			for _, s := range chain {
-				if err := r.step(ctx, s); err != nil {
-					return err
+			for _, id := range s.After {
+				select {
+				case <-done[id]:
+				case <-ctx.Done():
+					return context.Cause(ctx)
 				}
 			}
+			if r.crowded(s) {
+				select {
+				case running <- struct{}{}:
+					defer func() { <-running }()
+				case <-ctx.Done():
+					return context.Cause(ctx)
+				}
+			}
+			if err := r.step(ctx, s); err != nil {
+				return err
+			}
+			close(done[s.ID])
 			return nil
 		})
 	}
 	return g.Wait()
 }
 
-// sideBySide bounds concurrent boots: emulated ones starve each other.
-func (r *raise) sideBySide() int {
+// crowded tells whether a step keeps a core busy for long: emulated machines
+// that boot starve each other.
+func (r *raise) crowded(s Step) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.record.Accelerator == machine.KVM {
-		return 4 * r.cfg.Computer.Cores()
+		return false
 	}
-	return r.cfg.Computer.Cores()
+	return s.Kind == StepWarm || s.Kind == StepBoot && r.record.Machines[s.Machine].Warm == ""
 }
 
 // step does one step between two writings of the record.
@@ -223,7 +222,7 @@ func (r *raise) step(ctx context.Context, s Step) error {
 		err = r.late(s, limit, err)
 	}
 	end(err)
-	result := StepRecord{ID: s.ID, State: Done, Seconds: r.seconds(begun)}
+	result := StepRecord{ID: s.ID, State: Done, Seconds: r.since(begun)}
 	if err != nil {
 		result.State, result.Error = Failed, r.redact(err.Error())
 	}
@@ -240,14 +239,18 @@ func (r *raise) act(ctx context.Context, s Step, again bool) error {
 		return r.repository(ctx)
 	case StepDisk:
 		return r.disk(ctx, s.Machine)
+	case StepKeys:
+		return r.keys()
+	case StepWarm:
+		return r.findWarm(ctx, s.ID)
 	case StepWorld:
 		return r.startWorld(ctx, again)
 	case StepMachine:
 		return r.stand(ctx, s.Machine, again)
+	case StepJoin:
+		return r.join(ctx, s.Machine, again)
 	case StepBoot:
 		return r.boot(ctx, s.Machine)
-	case StepTrust:
-		return r.trust(ctx, s.Machine)
 	case StepPlace:
 		return r.place(ctx, s)
 	}
@@ -272,6 +275,14 @@ func (r *raise) state(id string) StepState {
 	return r.record.step(id).State
 }
 
-func (r *raise) seconds(since time.Time) float64 {
-	return float64(r.cfg.Now().Sub(since).Milliseconds()) / 1000
+// machine is a machine of the plan, on the layers that the raise has found.
+func (r *raise) machine(name string) (Machine, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.record.Plan.Machine(name)
+}
+
+// since is how long ago something was, in seconds.
+func (l *Lab) since(then time.Time) float64 {
+	return float64(l.cfg.Now().Sub(then).Milliseconds()) / 1000
 }

@@ -90,7 +90,7 @@ func (b *bed) wantNoSecret(t *testing.T) {
 func TestRecordGolden(t *testing.T) {
 	b := newBed(t, t.TempDir())
 	b.Hook = func(op string, after bool) error {
-		if after && op == "attach t61000000-2" {
+		if after && op == "exec on mesh-a.two: take" {
 			return errors.New("no more")
 		}
 		return nil
@@ -104,6 +104,17 @@ func TestRecordGolden(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.Process = world.Process{PID: 4711, Start: 42}
+	r.Since = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+	for i := range r.Steps { // the fake clock is read by several steps at once
+		r.Steps[i].Seconds = 1
+	}
+	for name, m := range r.Machines {
+		m.ReadySeconds = 1
+		r.Machines[name] = m
+	}
+	for i := range r.Plan.Machines { // made at random
+		r.Plan.Machines[i].Layers = []string{"0123456789abcdef0123456789abcdef"}
+	}
 	data, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
 		t.Fatal(err)
@@ -244,7 +255,7 @@ func TestCaseL9MachineDies(t *testing.T) {
 	}
 	want := []string{
 		"raise a failed: machine two died", "its process ended: failed", "qemu: out of ideas",
-		"mesh-a.two boots", "qemu-fake -name mesh-a.two", "`lab raise small.yaml --keep --as a --packages /dist`",
+		"mesh-a.two runs on", "qemu-fake -name mesh-a.two", "`lab raise small.yaml --keep --as a --packages /dist`",
 	}
 	for _, part := range want {
 		if err == nil || !strings.Contains(err.Error(), part) {

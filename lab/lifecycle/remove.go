@@ -7,8 +7,9 @@ import (
 	"os"
 )
 
-// Destroy removes everything that a scenario's record names. It needs neither
-// the scenario's file nor anything of it to be whole. It tells whether there was
+// Destroy removes everything that a scenario's record names, and warm images
+// that were left unfinished, as one of its raise may be. It needs neither the
+// scenario's file nor anything of it to be whole. It tells whether there was
 // anything; nothing is success.
 func (l *Lab) Destroy(ctx context.Context, name string) (bool, error) {
 	if err := CheckName(name); err != nil {
@@ -36,7 +37,7 @@ func (l *Lab) Destroy(ctx context.Context, name string) (bool, error) {
 		return false, err
 	}
 	done := l.cfg.Progress.Step("destroy " + name)
-	err = l.remove(ctx, record)
+	err = errors.Join(l.remove(ctx, record), l.reapWarm(ctx))
 	done(err)
 	if err != nil {
 		return true, &Error{
@@ -49,7 +50,8 @@ func (l *Lab) Destroy(ctx context.Context, name string) (bool, error) {
 }
 
 // Reap puts right what Abandoned lists: a scenario whose snapshot was cut off
-// runs on, all others are destroyed. Layers that nobody uses are removed.
+// runs on, all others are destroyed, and so are unfinished warm images. Layers
+// that nobody uses are removed.
 func (l *Lab) Reap(ctx context.Context) ([]Abandoned, error) {
 	all, err := l.Abandoned()
 	if err != nil {
@@ -58,23 +60,27 @@ func (l *Lab) Reap(ctx context.Context) ([]Abandoned, error) {
 	var reaped []Abandoned
 	var problems []error
 	for _, a := range all {
-		if err := l.reap(ctx, a.Name); err != nil {
+		if err := l.reap(ctx, a); err != nil {
 			problems = append(problems, err)
 			continue
 		}
 		reaped = append(reaped, a)
 	}
+	problems = append(problems, l.reapWarm(ctx))
 	l.tidy()
 	return reaped, errors.Join(problems...)
 }
 
-// reap puts one abandoned scenario right.
-func (l *Lab) reap(ctx context.Context, name string) error {
-	r, err := l.Record(name)
-	if err == nil && r.Phase == Snapshotting {
-		return l.runOn(ctx, name)
+// reap puts one thing right that was abandoned.
+func (l *Lab) reap(ctx context.Context, a Abandoned) error {
+	if a.Kind == KindWarm {
+		return l.reapOneWarm(ctx, a.digest)
 	}
-	_, err = l.Destroy(ctx, name)
+	r, err := l.Record(a.Name)
+	if err == nil && r.Phase == Snapshotting {
+		return l.runOn(ctx, a.Name)
+	}
+	_, err = l.Destroy(ctx, a.Name)
 	return err
 }
 

@@ -168,17 +168,28 @@ func (b *bed) raise(t *testing.T, name string) lifecycle.Record {
 	return r
 }
 
-// leftovers is everything that stands or lies about, a line each.
+// leftovers is everything that stands or lies about, a line each, but for warm
+// images that are whole.
 func (b *bed) leftovers(t *testing.T) string {
 	t.Helper()
 	lines := b.Fake.String()
-	for _, dir := range []string{filepath.Join(b.store, "scenarios"), b.Layers(), b.run} {
+	warm, err := b.WarmImages()
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept := map[string]bool{}
+	for _, w := range warm {
+		kept[w.Digest], kept[filepath.Base(b.Layer(w.Layer))] = true, true
+	}
+	for _, dir := range []string{filepath.Join(b.store, "scenarios"), filepath.Join(b.store, "warm"), b.Layers(), b.run} {
 		entries, err := os.ReadDir(dir)
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
 			t.Fatal(err)
 		}
 		for _, e := range entries {
-			lines += "\n" + filepath.Join(filepath.Base(dir), e.Name())
+			if !kept[e.Name()] {
+				lines += "\n" + filepath.Join(filepath.Base(dir), e.Name())
+			}
 		}
 	}
 	return strings.TrimSpace(lines)

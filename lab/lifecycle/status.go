@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"mesh/lab/machine"
+	"mesh/lab/underlay"
 	"mesh/lab/world"
 )
 
@@ -24,6 +25,7 @@ type Status struct {
 	Since       time.Time           `json:"since"`
 	Directory   string              `json:"directory"`
 	Machines    []MachineStatus     `json:"machines"`
+	Roamers     []underlay.Roamer   `json:"roamers,omitempty"` // who can be moved, and where they stand
 	World       WorldStatus         `json:"world"`
 	Steps       []StepStatus        `json:"steps"`
 }
@@ -35,7 +37,7 @@ type MachineStatus struct {
 	State         string              `json:"state"` // a machine.State, "off", "absent" or "unknown"
 	Agent         bool                `json:"agent"` // the guest agent answers
 	Accelerator   machine.Accelerator `json:"accelerator,omitempty"`
-	Start         string              `json:"start,omitempty"` // how it was started: "cold"
+	Start         string              `json:"start,omitempty"` // how it was started: StartWarm, StartCold, "restored"
 	ReadySeconds  float64             `json:"ready_seconds,omitempty"`
 	Addresses     []Address           `json:"addresses"`
 	ConsoleLog    string              `json:"console_log"`
@@ -81,6 +83,7 @@ func (l *Lab) Status(ctx context.Context, name string) (Status, error) {
 		Name: r.Plan.Name, Scenario: r.Plan.Scenario, Source: r.Plan.Source, Run: r.Plan.Run,
 		Phase: r.Phase, Abandoned: l.abandoned(r), Accelerator: r.Accelerator, Why: r.Why,
 		Since: r.Since, Directory: r.Plan.Directory, World: l.worldStatus(ctx, r),
+		Roamers: r.Plan.World.Underlay.Roamers(),
 	}
 	s.Machines = make([]MachineStatus, len(r.Plan.Machines))
 	var asking sync.WaitGroup

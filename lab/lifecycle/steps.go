@@ -43,7 +43,7 @@ func (r *raise) repository(ctx context.Context) error {
 }
 
 func (r *raise) disk(ctx context.Context, name string) error {
-	m, err := r.plan.Machine(name)
+	m, err := r.machine(name)
 	if err != nil {
 		return err
 	}
@@ -53,7 +53,11 @@ func (r *raise) disk(ctx context.Context, name string) error {
 	if err := os.MkdirAll(filepath.Dir(m.Spec.Disk), 0o755); err != nil {
 		return fmt.Errorf("make the directory of disks: %w", err)
 	}
-	return r.cfg.Disks.Overlay(ctx, m.Base, m.Spec.Disk)
+	base := m.Base
+	if len(m.Layers) > 0 {
+		base = r.Layer(m.Layers[0])
+	}
+	return r.cfg.Disks.Overlay(ctx, base, m.Spec.Disk)
 }
 
 func (r *raise) startWorld(ctx context.Context, again bool) error {
@@ -71,69 +75,4 @@ func (r *raise) startWorld(ctx context.Context, again bool) error {
 	}
 	r.watch.world(p)
 	return r.update(func(rec *Record) { rec.World = p })
-}
-
-// stand creates a machine, paused, and joins its NICs.
-func (r *raise) stand(ctx context.Context, name string, again bool) error {
-	m, err := r.plan.Machine(name)
-	if err != nil {
-		return err
-	}
-	if again {
-		if err := r.end(ctx, r.plan, m); err != nil {
-			return err
-		}
-	}
-	r.mu.Lock()
-	accelerator := r.record.Accelerator
-	r.mu.Unlock()
-	if err := r.create(ctx, r.plan, m, accelerator); err != nil {
-		return err
-	}
-	r.watch.add(m)
-	return nil
-}
-
-// create makes a paused machine and joins its NICs to their segments.
-func (l *Lab) create(ctx context.Context, p Plan, m Machine, a machine.Accelerator) error {
-	spec := m.Spec
-	spec.Accelerator = a
-	if err := l.cfg.Hypervisor.Create(ctx, spec); err != nil {
-		return fmt.Errorf("create machine %s: %w", m.Name, err)
-	}
-	for _, nic := range spec.NICs {
-		if err := l.cfg.World.Attach(ctx, p.World.Underlay, nic.Tap); err != nil {
-			return fmt.Errorf("join machine %s: %w", m.Name, err)
-		}
-	}
-	return nil
-}
-
-// boot lets a machine run and waits until it is ready.
-func (r *raise) boot(ctx context.Context, name string) error {
-	m, err := r.plan.Machine(name)
-	if err != nil {
-		return err
-	}
-	begun := r.cfg.Now()
-	if err := r.bootMachine(ctx, r.plan, m); err != nil {
-		return err
-	}
-	return r.update(func(rec *Record) {
-		rec.Machines[name] = MachineRecord{Accelerator: rec.Accelerator, Start: "cold", ReadySeconds: r.seconds(begun)}
-	})
-}
-
-// bootMachine resumes a machine that is paused, and waits until it is ready.
-func (l *Lab) bootMachine(ctx context.Context, p Plan, m Machine) error {
-	state, err := l.cfg.Hypervisor.State(ctx, m.Spec.Name)
-	if err != nil {
-		return fmt.Errorf("look at machine %s: %w", m.Name, err)
-	}
-	if state == machine.Paused {
-		if err := l.cfg.Hypervisor.Resume(ctx, m.Spec.Name); err != nil {
-			return fmt.Errorf("resume machine %s: %w", m.Name, err)
-		}
-	}
-	return l.ready(ctx, p, m)
 }

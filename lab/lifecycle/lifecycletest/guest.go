@@ -1,11 +1,14 @@
 package lifecycletest
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"strconv"
 	"strings"
@@ -51,39 +54,68 @@ func (g guests) Exec(ctx context.Context, name string, c guest.Command) (out gue
 		if err != nil {
 			return err
 		}
-		rest, err := written(d, script)
-		out = g.shell(d, rest, c.Stdin)
-		return err
+		out = g.shell(d, script, c.Stdin)
+		return nil
 	})
 	return out, err
 }
 
-// written does the here-documents that a script begins with, and gives its rest.
-func written(d domain, script string) (string, error) {
-	for {
-		path, rest, ok := strings.Cut(script, " <<'END-OF-FILE'\n")
-		path, is := strings.CutPrefix(path, "cat >")
-		if !ok || !is {
-			return script, nil
+// What a guest is told of itself, in memory.
+const (
+	heldHostname  = "hostname"
+	heldMachineID = "machine-id"
+)
+
+// Settle refuses what a real machine would choke on.
+func (g guests) Settle(ctx context.Context, name string, id guest.Identity) (f guest.Facts, err error) {
+	err = g.change(ctx, "settle "+name, func() error {
+		d, err := g.running(name)
+		if err != nil {
+			return err
 		}
-		content, rest, _ := strings.Cut(rest, "END-OF-FILE\n")
-		if err := writeDisk(d, path, []byte(content)); err != nil {
-			return "", err
+		if id.MachineID != "" && len(id.Entropy) < 32 {
+			return errors.New("a machine gets a name before it has random numbers of its own")
 		}
-		script = rest
-	}
+		d.Held = maps.Clone(d.Held)
+		for key, value := range map[string]string{heldHostname: id.Hostname, heldMachineID: id.MachineID} {
+			if value != "" {
+				d.Held[key] = value
+			}
+		}
+		for _, file := range id.Files {
+			content := file.Content
+			if file.Append {
+				content = append(readDisk(d.Spec.Disk)[file.Path], content...)
+			}
+			if file.Link != "" {
+				content = []byte("-> " + file.Link)
+			}
+			if err := writeDisk(d, file.Path, content); err != nil {
+				return err
+			}
+		}
+		f = guest.Facts{Hostname: d.hostname(), MachineID: d.machineID(), Addresses: g.addresses(d)}
+		return g.put("domain", name, d)
+	})
+	return f, err
+}
+
+// hostname is what the guest was told, or what its kernel was booted with.
+func (d domain) hostname() string {
+	return cmp.Or(d.Held[heldHostname], argument(d.Held[heldCmdline], "systemd.hostname"))
+}
+
+func (d domain) machineID() string {
+	return cmp.Or(d.Held[heldMachineID], argument(d.Held[heldCmdline], "systemd.machine_id"))
 }
 
 func (g guests) shell(d domain, script string, stdin []byte) (out guest.Result) {
 	word, rest, _ := strings.Cut(script, " ")
 	switch {
-	case strings.HasPrefix(script, "cat /etc/machine-id"):
-		out.Stdout = []byte(argument(d.Held[heldCmdline], "systemd.machine_id") + "\n" +
-			argument(d.Held[heldCmdline], "systemd.hostname") + "\n" + g.addresses(d))
-	case strings.HasPrefix(script, "cd /etc/ssl/certs\n"), strings.Contains(script, "apt-get install"),
+	case strings.HasPrefix(script, "systemctl is-system-running --wait"), strings.Contains(script, "apt-get install"),
 		word == "mkdir":
 	case word == "journalctl":
-		out.Stdout = []byte("journal of " + argument(d.Held[heldCmdline], "systemd.hostname") + "\n")
+		out.Stdout = []byte("journal of " + d.hostname() + "\n")
 	case word == "echo":
 		out.Stdout = []byte(rest + "\n")
 	case word == "cat":

@@ -116,7 +116,7 @@ func (h hypervisor) Resume(ctx context.Context, name string) error {
 		}
 		d.State = machine.Running
 		if d.Booted {
-			return nil
+			return d.say("runs on")
 		}
 		return d.boot()
 	})
@@ -125,11 +125,16 @@ func (h hypervisor) Resume(ctx context.Context, name string) error {
 // boot is what the guest does first.
 func (d *domain) boot() error {
 	d.Booted = true
+	return d.say("boots")
+}
+
+// say writes on the machine's console.
+func (d *domain) say(what string) error {
 	log, err := os.OpenFile(d.Spec.ConsoleLog, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(log, "%s boots\r\n", d.Spec.Name)
+	fmt.Fprintf(log, "%s %s\r\n", d.Spec.Name, what)
 	return log.Close()
 }
 

@@ -2,10 +2,10 @@ package lifecycletest
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"net/netip"
 	"os"
 
 	"mesh/lab/underlay"
@@ -15,7 +15,15 @@ import (
 type outside struct{ *Fake }
 
 // Root is what the fake's worlds give as each of two root certificates.
-const Root = "-----BEGIN CERTIFICATE-----\nZmFrZSBvbmU=\n-----END CERTIFICATE-----\n"
+const Root = `-----BEGIN CERTIFICATE-----
+MIIBCjCBvaADAgECAgEBMAUGAytlcDAUMRIwEAYDVQQDEwlGYWtlIFJvb3QwIBcN
+MjYwMTAxMDAwMDAwWhgPMjEyNjAxMDEwMDAwMDBaMBQxEjAQBgNVBAMTCUZha2Ug
+Um9vdDAqMAUGAytlcAMhABXdugXWXtNl/9qkIb7ggY1+Mp1UfmGN+lj7krXHuo2E
+ozIwMDAPBgNVHRMBAf8EBTADAQH/MB0GA1UdDgQWBBSS70o4gIEFYIh39o8VRUa1
+d0Q5BjAFBgMrZXADQQBJ1DT6heemXUgJktxMq90kp8itJxkPhFB7M4Sn2G5hZf6B
+IQsNIi7q9bxmi430CvDdpGit7x4zB0dh2zKYcmkK
+-----END CERTIFICATE-----
+`
 
 func (o outside) Start(ctx context.Context, c world.Config) (world.Process, error) {
 	sum := fnv.New32a()
@@ -29,7 +37,7 @@ func (o outside) Start(ctx context.Context, c world.Config) (world.Process, erro
 			if o.has("namespace", ns) {
 				return fmt.Errorf("namespace %s exists", ns)
 			}
-			if err := o.put("namespace", ns, outsideState{pid, c}); err != nil {
+			if err := o.put("namespace", ns, outsideState{PID: pid, Config: c}); err != nil {
 				return err
 			}
 		}
@@ -48,8 +56,11 @@ func (o outside) Remove(ctx context.Context, c world.Config, _ world.Process) er
 			if err := o.get("domain", name, &d); err != nil {
 				return err
 			}
-			if d.Spec.Run == c.Underlay.Run {
-				return fmt.Errorf("machine %s still stands in it", name)
+			for _, nic := range d.Spec.NICs {
+				var in string
+				if o.get("link", nic.Tap, &in) == nil && in == c.Underlay.Namespace {
+					return fmt.Errorf("machine %s still stands in it", name)
+				}
 			}
 		}
 		for _, name := range o.names("process") {
@@ -106,41 +117,27 @@ func (o outside) Roots(_ context.Context, c world.Config) ([]byte, error) {
 	return []byte("# servers\n" + Root + "# issuer\n" + Root), nil
 }
 
-// addresses is what a machine would print with `ip -json address`.
-func (f *Fake) addresses(d domain) string {
-	type info struct {
-		Local  string `json:"local"`
-		Length int    `json:"prefixlen"`
-	}
-	type link struct {
-		MAC       string `json:"address"`
-		Addresses []info `json:"addr_info"`
-	}
-	var links []link
+// addresses are those that a machine has by its NICs, by MAC.
+func (f *Fake) addresses(d domain) map[string][]string {
+	all := map[string][]string{}
 	for _, nic := range d.Spec.NICs {
-		l := link{MAC: nic.MAC}
 		var in string
 		var s outsideState
-		if f.get("link", nic.Tap, &in) == nil && in != "" && f.get("namespace", in, &s) == nil {
-			for _, m := range s.Config.Underlay.Machines {
-				for _, n := range m.NICs {
-					if n.MAC != nic.MAC {
-						continue
-					}
-					if n.IPv4.IsValid() {
-						l.Addresses = append(l.Addresses, info{n.IPv4.Addr().String(), n.IPv4.Bits()})
-					}
-					if n.IPv6.IsValid() {
-						l.Addresses = append(l.Addresses, info{n.IPv6.Addr().String(), n.IPv6.Bits()})
+		if f.get("link", nic.Tap, &in) != nil || in == "" || f.get("namespace", in, &s) != nil {
+			continue
+		}
+		for _, m := range s.Config.Underlay.Machines {
+			for _, n := range m.NICs {
+				if n.MAC != nic.MAC {
+					continue
+				}
+				for _, prefix := range []netip.Prefix{n.IPv4, n.IPv6} {
+					if prefix.IsValid() {
+						all[nic.MAC] = append(all[nic.MAC], prefix.String())
 					}
 				}
 			}
 		}
-		links = append(links, l)
 	}
-	data, err := json.Marshal(links)
-	if err != nil {
-		panic(err)
-	}
-	return string(data)
+	return all
 }
