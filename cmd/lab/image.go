@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -24,11 +25,12 @@ func newImage(a *app) *cobra.Command {
 
 An image is made of a recipe once, from the archive that this machine's apt is
 configured with, and found again by the recipe's digest. Its disk is only ever
-read: machines write to disks of their own on top of it.`,
+read: machines write to disks of their own on top of it. A warm image is the
+memory of a machine that was booted from one, for others to start from.`,
 		Args: cli.UsageArgs(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	c.AddCommand(newImageBuild(a), newImageList(a), newImageRemove(a))
+	c.AddCommand(newImageBuild(a), newImageWarm(a), newImageList(a), newImageRemove(a))
 	return c
 }
 
@@ -69,15 +71,20 @@ func newImageList(a *app) *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "list",
-		Short: "List recipes, and the images built of them",
+		Short: "List recipes, the images built of them, and warm images",
 		Args:  cli.UsageArgs(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
 			rows, err := imageRows(images.Store{Dir: a.store})
 			if err != nil {
 				return err
 			}
+			_, lab := a.lab()
+			warm, err := warmRows(lab, rows)
+			if err != nil {
+				return err
+			}
 			if asJSON {
-				return cli.JSON(a.Out, map[string]any{"images": rows})
+				return cli.JSON(a.Out, map[string]any{"images": rows, "warm": warm})
 			}
 			var lines [][]string
 			for _, row := range rows {
@@ -86,6 +93,9 @@ func newImageList(a *app) *cobra.Command {
 					line = []string{row.Name, row.State, fmt.Sprintf("%d MiB", i.SizeBytes>>20), i.Built.Format(time.RFC3339), i.Digest[:12]}
 				}
 				lines = append(lines, line)
+			}
+			for _, row := range warm {
+				lines = append(lines, row.line())
 			}
 			return cli.Table(a.Out, []string{"NAME", "STATE", "SIZE", "BUILT", "DIGEST"}, lines)
 		},
@@ -126,24 +136,44 @@ func imageRows(s images.Store) ([]imageRow, error) {
 }
 
 func newImageRemove(a *app) *cobra.Command {
-	return &cobra.Command{
+	var warmOnly bool
+	c := &cobra.Command{
 		Use:   "remove IMAGE",
-		Short: "Remove every image of that name, unless a scenario uses it",
-		Args:  cli.UsageArgs(cobra.ExactArgs(1)),
+		Short: "Remove every image of that name, unless a scenario uses it, and its warm images",
+		Long: `Remove every image of that name, unless a scenario uses it, and its warm images.
+
+With --warm only warm images are removed: those of the name, or the one whose
+digest begins with IMAGE. Machines that were started from one run on.`,
+		Args: cli.UsageArgs(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
-			_, lab := a.lab()
-			removed, err := images.Store{Dir: a.store}.Remove(c.Context(), args[0], func(image images.Image) ([]string, error) {
-				return imageUsers(lab, image)
-			})
-			for _, image := range removed {
-				fmt.Fprintf(a.Out, "removed %s %s (%d MiB)\n", image.Name, image.Digest[:12], image.SizeBytes>>20)
+			if warmOnly {
+				return a.removeWarm(c.Context(), args[0])
 			}
-			if err == nil && len(removed) == 0 {
-				fmt.Fprintf(a.Out, "no image %s is there (known recipes: %s)\n", args[0], strings.Join(images.Store{}.Names(), ", "))
-			}
-			return err
+			return a.removeImage(c.Context(), args[0])
 		},
 	}
+	c.Flags().BoolVar(&warmOnly, "warm", false, "remove warm images only")
+	return c
+}
+
+func (a *app) removeImage(ctx context.Context, name string) error {
+	_, lab := a.lab()
+	removed, err := images.Store{Dir: a.store}.Remove(ctx, name, func(image images.Image) ([]string, error) {
+		return imageUsers(lab, image)
+	})
+	for _, image := range removed {
+		fmt.Fprintf(a.Out, "removed %s %s (%d MiB)\n", image.Name, image.Digest[:12], image.SizeBytes>>20)
+	}
+	if err != nil {
+		return err
+	}
+	if len(removed) == 0 {
+		fmt.Fprintf(a.Out, "no image %s is there (known recipes: %s)\n", name, strings.Join(images.Store{}.Names(), ", "))
+	}
+	_, err = a.dropWarm(ctx, func(w images.Warm) bool {
+		return slices.ContainsFunc(removed, func(i images.Image) bool { return i.Content == w.Of.Content })
+	})
+	return err
 }
 
 // imageUsers lists the scenarios with a machine whose disk stands on the image.

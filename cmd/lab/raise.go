@@ -16,8 +16,8 @@ import (
 
 // raiseFlags are what `lab raise` can be told.
 type raiseFlags struct {
-	as, accelerator, packages               string
-	dryRun, json, requireKVM, keep, noPlace, wait bool
+	as, accelerator, packages                           string
+	dryRun, json, requireKVM, keep, noPlace, wait, cold bool
 }
 
 func newRaise(a *app) *cobra.Command {
@@ -47,6 +47,7 @@ made.`,
 	c.Flags().BoolVar(&f.requireKVM, "require-kvm", false, "the same as --accelerator kvm")
 	c.Flags().BoolVar(&f.keep, "keep", false, "if it fails or is interrupted, leave what stands; the same raise then goes on")
 	c.Flags().BoolVar(&f.wait, "wait", false, "where too little memory or disk is free now, wait for it, in line with others")
+	c.Flags().BoolVar(&f.cold, "cold", false, "boot every machine, instead of cloning it from a warm image")
 	c.Flags().BoolVar(&f.noPlace, "no-place", false, "leave out the scenario's placement")
 	c.Flags().StringVar(&f.packages, "packages", "", "directory of .debs that machines can install (default: dist, if it has any)")
 	return c
@@ -117,7 +118,7 @@ func (a *app) plan(lab *lifecycle.Lab, doc document, f raiseFlags) (lifecycle.Pl
 	}
 	return lifecycle.NewPlan(doc.scenario, *u, lifecycle.Options{
 		Name: name, Source: doc.source, Run: run, Accelerator: f.accelerator, Images: built,
-		Directory: lab.Directory(name), Layers: lab.Layers(), Runtime: lab.RuntimeOf(run), Packages: packages, NoPlace: f.noPlace,
+		Directory: lab.Directory(name), Layers: lab.Layers(), Runtime: lab.RuntimeOf(run), Packages: packages, NoPlace: f.noPlace, Cold: f.cold,
 	})
 }
 

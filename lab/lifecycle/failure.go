@@ -65,6 +65,9 @@ func (r *raise) reproduce() string {
 	if r.plan.Accelerator != Auto {
 		line += " --accelerator " + r.plan.Accelerator
 	}
+	if r.plan.Start == StartCold {
+		line += " --cold"
+	}
 	if r.plan.Packages != "" {
 		line += " --packages " + r.plan.Packages
 	}

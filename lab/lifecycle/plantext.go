@@ -10,6 +10,9 @@ func (p Plan) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "raise %s as %s (run %s)\n", p.Document, p.Name, p.Run)
 	fmt.Fprintf(&b, "accelerator %s, %d MiB of memory, %d MiB of disk\n", p.Accelerator, p.MemoryBytes>>20, p.DiskBytes>>20)
+	if p.Start == StartWarm {
+		b.WriteString("machines start warm, from images that are made if they are not there\n")
+	}
 	if p.Packages != "" {
 		fmt.Fprintf(&b, "machines can install the packages of %s\n", p.Packages)
 	}

@@ -8,8 +8,8 @@ import (
 // What a machine has where its declaration does not say.
 const (
 	defaultImage  = "debian-13"
-	defaultMemory = 512 * mebibyte
-	defaultCPUs   = 1
+	DefaultMemory = 512 * mebibyte
+	DefaultCPUs   = 1
 )
 
 const (
@@ -45,7 +45,7 @@ func (d *decoder) machines(doc *document, s *Scenario) {
 		where := "machine " + quote(e.Name.Value)
 		m := Machine{
 			Name: e.Name.Value, Image: defaultImage, ImageAt: e.Name.At,
-			MemoryBytes: defaultMemory, CPUs: defaultCPUs,
+			MemoryBytes: DefaultMemory, CPUs: DefaultCPUs,
 		}
 		if slices.Contains(reserved, m.Name) {
 			d.add(e.Name.At, "%s: the name means something else in every lab (%s); choose another", where, strings.Join(reserved, ", "))

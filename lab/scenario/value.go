@@ -5,7 +5,6 @@ import (
 	"math"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/goccy/go-yaml/ast"
@@ -85,37 +84,21 @@ type size struct {
 	At    Position
 }
 
-const (
-	mebibyte = int64(1) << 20
-	sizeRule = `^[1-9][0-9]{0,5}(MiB|GiB)$`
-)
-
-var sizeForm = regexp.MustCompile(sizeRule)
-
 func (s *size) decode(d *decoder, n ast.Node, where string) {
 	if _, scalar := n.(ast.ScalarNode); !scalar {
-		d.wrong(n, where, "a size such as "+formatSize(defaultMemory))
+		d.wrong(n, where, "a size such as "+formatSize(DefaultMemory))
 		return
 	}
-	written := n.GetToken().Value
-	if !sizeForm.MatchString(written) {
-		d.add(at(n), "%s: %q is not a size; write a whole number followed by MiB or GiB, for example %s", where, written, likelySize(written))
-		return
-	}
-	count, unit := written[:len(written)-3], mebibyte
-	if strings.HasSuffix(written, "GiB") {
-		unit <<= 10
-	}
-	amount, err := strconv.ParseInt(count, 10, 64)
-	if err != nil { // sizeForm admits nothing that ParseInt does not
+	amount, err := ParseSize(n.GetToken().Value)
+	if err != nil {
 		d.add(at(n), "%s: %v", where, err)
 		return
 	}
-	*s = size{amount * unit, at(n)}
+	*s = size{amount, at(n)}
 }
 
 func (size) schema(*jsonschema.Reflector) *jsonschema.Schema {
-	return &jsonschema.Schema{Type: "string", Pattern: sizeRule, Default: formatSize(defaultMemory)}
+	return &jsonschema.Schema{Type: "string", Pattern: sizeRule, Default: formatSize(DefaultMemory)}
 }
 
 var digits = regexp.MustCompile(`[1-9][0-9]{0,5}`)
@@ -125,7 +108,7 @@ func likelySize(written string) string {
 	count := digits.FindString(written)
 	switch {
 	case count == "":
-		return formatSize(defaultMemory)
+		return formatSize(DefaultMemory)
 	case strings.ContainsAny(written, "gG"):
 		return count + "GiB"
 	}
