@@ -20,6 +20,7 @@ func realPorts(*app) lifecycle.Config {
 		Daemon:     libvirt.NewDaemon(defaultRuntime, nil),
 		Hypervisor: hypervisor,
 		Memory:     hypervisor,
+		Abuse:      hypervisor,
 		World:      realWorld{},
 		Guest:      guest.New(hypervisor),
 		Disks:      lifecycle.LocalDisks{},

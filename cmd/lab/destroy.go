@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -10,14 +11,19 @@ import (
 )
 
 func newDestroy(a *app) *cobra.Command {
-	var all bool
+	var all, snapshots bool
 	c := &cobra.Command{
 		Use:   "destroy NAME... | --all",
 		Short: "Destroy scenarios, and all that they made on this machine",
 		Long: `Destroy scenarios: machines, disks, network, processes, logs. Nothing else is
 needed for it, not the scenario's file and not that anything still works; what
-is gone already is no failure.`,
-		Example:           "  lab destroy first-node\n  lab destroy --all",
+is gone already is no failure.
+
+Snapshots stay, and "lab restore" raises a scenario from one again; --snapshots
+removes them too.`,
+		Example: `  lab destroy first-node
+  lab destroy first-node --snapshots
+  lab destroy --all`,
 		ValidArgsFunction: a.completeRaised(-1),
 		Args: func(c *cobra.Command, names []string) error {
 			if all == (len(names) == 0) {
@@ -33,20 +39,54 @@ is gone already is no failure.`,
 					return err
 				}
 			}
+			if all && snapshots {
+				more, err := a.snapshots().Store().Scenarios()
+				if err != nil {
+					return err
+				}
+				names = append(names, slices.DeleteFunc(more, func(name string) bool { return slices.Contains(names, name) })...)
+			}
 			var problems []error
 			for _, name := range names {
 				found, err := lab.Destroy(c.Context(), name)
 				if err != nil {
 					problems = append(problems, err)
-				} else if !found {
+					continue
+				}
+				if !found && !snapshots {
 					fmt.Fprintf(a.Err, "nothing is raised as %s; nothing to destroy\n", name)
 				}
+				problems = append(problems, a.destroySnapshots(name, snapshots))
 			}
 			return errors.Join(problems...)
 		},
 	}
 	c.Flags().BoolVar(&all, "all", false, "destroy every scenario of the store")
+	c.Flags().BoolVar(&snapshots, "snapshots", false, "remove their snapshots too")
 	return c
+}
+
+// destroySnapshots removes the snapshots of a scenario, or tells that they stay.
+func (a *app) destroySnapshots(scenario string, remove bool) error {
+	s := a.snapshots()
+	all, err := s.Store().List(scenario)
+	if err != nil {
+		return err
+	}
+	var problems []error
+	var bytes int64
+	for _, m := range all {
+		bytes += m.Bytes()
+		if remove {
+			problems = append(problems, s.Remove(scenario, m.Name))
+		}
+	}
+	if len(all) > 0 && !remove {
+		last := all[len(all)-1].Name
+		fmt.Fprintf(a.Err, "%d snapshots of %s stay (%s): `lab restore %s %s` raises it again, `lab destroy %s --snapshots` removes them\n",
+			len(all), scenario, size(bytes), scenario, last, scenario)
+	}
+	return errors.Join(problems...)
 }
 
 func newReap(a *app) *cobra.Command {
@@ -54,12 +94,14 @@ func newReap(a *app) *cobra.Command {
 		Use:   "reap",
 		Short: "Remove what commands that were killed left behind",
 		Long: `Remove what commands that were killed left behind: every scenario whose record
-names a process that is gone, and every warm image that was left unfinished.
-Exactly what those records name is removed.`,
+names a process that is gone, every warm image that was left unfinished, and what
+is left of snapshots that are not whole. Exactly what those records name is
+removed. A scenario of which a snapshot was being taken is not: it runs on.`,
 		Args: cli.UsageArgs(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
 			_, lab := a.lab()
 			reaped, err := lab.Reap(c.Context())
+			err = errors.Join(err, a.snapshots().Sweep())
 			for _, one := range reaped {
 				fmt.Fprintf(a.Out, "%s %s: %s\n", one.Kind, one.Name, one.Why)
 			}
@@ -69,34 +111,4 @@ Exactly what those records name is removed.`,
 			return err
 		},
 	}
-}
-
-func newPower(a *app) *cobra.Command {
-	power := &cobra.Command{
-		Use:   "power",
-		Short: "Cut a machine's power, or give it back",
-	}
-	power.AddCommand(&cobra.Command{
-		Use:               "cut NAME MACHINE",
-		Short:             "Cut a machine's power: whatever it was doing ends at once",
-		Args:              cli.UsageArgs(cobra.ExactArgs(2)),
-		ValidArgsFunction: a.completeMachine,
-		RunE: func(c *cobra.Command, args []string) error {
-			_, lab := a.lab()
-			return lab.Cut(c.Context(), args[0], args[1])
-		},
-	}, &cobra.Command{
-		Use:               "on NAME MACHINE",
-		Short:             "Give a machine its power back, and wait until it is ready",
-		Args:              cli.UsageArgs(cobra.ExactArgs(2)),
-		ValidArgsFunction: a.completeMachine,
-		RunE: func(c *cobra.Command, args []string) error {
-			cfg, lab := a.lab()
-			done := cfg.Progress.Step(args[1] + " boots and answers")
-			err := lab.PowerOn(c.Context(), args[0], args[1])
-			done(err)
-			return err
-		},
-	})
-	return power
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -36,4 +37,12 @@ func (realWorld) Status(ctx context.Context, c world.Config) (world.Status, erro
 
 func (realWorld) Roots(ctx context.Context, c world.Config) ([]byte, error) {
 	return world.NewClient(c.Control).RootCertificates(ctx)
+}
+
+func (realWorld) State(ctx context.Context, c world.Config) (json.RawMessage, error) {
+	return world.NewClient(c.Control).State(ctx)
+}
+
+func (realWorld) SetState(ctx context.Context, c world.Config, state json.RawMessage) error {
+	return world.NewClient(c.Control).SetState(ctx, state)
 }

@@ -264,3 +264,13 @@ func segmentsOf(machine string, u underlay.Underlay) (names []string) {
 	}
 	return names
 }
+
+// Candidates are the targets in a scenario that a kind can strike, as texts.
+func Candidates(form Form, u underlay.Underlay) (texts []string) {
+	for _, kind := range form.On {
+		for _, name := range namesOf(kind, u) {
+			texts = append(texts, Target{Kind: kind, Name: name}.String())
+		}
+	}
+	return texts
+}

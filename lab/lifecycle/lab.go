@@ -25,6 +25,7 @@ type Config struct {
 	Daemon     Daemon
 	Hypervisor machine.Hypervisor
 	Memory     machine.Memory // of the same hypervisor
+	Abuse      machine.Abuse  // of the same hypervisor
 	Snapshots  Snapshots      // nil: there are none
 	World      World
 	Guest      Guest

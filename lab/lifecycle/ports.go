@@ -2,6 +2,7 @@ package lifecycle
 
 import (
 	"context"
+	"encoding/json"
 	"io"
 	"io/fs"
 
@@ -35,6 +36,10 @@ type World interface {
 	Attach(ctx context.Context, u underlay.Underlay, tap string) error
 	// Status asks the process.
 	Status(ctx context.Context, c world.Config) (world.Status, error)
+	// State and SetState are about everything that can be changed of a running
+	// world, as one document. One that is refused changes nothing. world.ErrAbsent.
+	State(ctx context.Context, c world.Config) (json.RawMessage, error)
+	SetState(ctx context.Context, c world.Config, state json.RawMessage) error
 	// Roots are the certificates that machines must trust, in PEM.
 	Roots(ctx context.Context, c world.Config) ([]byte, error)
 }

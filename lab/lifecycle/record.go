@@ -46,6 +46,7 @@ type Record struct {
 	Since       time.Time                `json:"since"`         // UTC
 	Machines    map[string]MachineRecord `json:"machines"`
 	Steps       []StepRecord             `json:"steps"` // parallel to Plan.Steps
+	Faults      []FaultRecord            `json:"faults,omitempty"`
 	// Snapshots are the ids of those that the scenario comes of, the nearest first.
 	Snapshots []string `json:"snapshots,omitempty"`
 	Work      *Work    `json:"work,omitempty"` // what a process is at, beside raising and destroying

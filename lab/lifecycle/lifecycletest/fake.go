@@ -42,7 +42,8 @@ type Fake struct {
 
 // Ports are the fake as every port that lifecycle needs.
 func (f *Fake) Ports(cfg lifecycle.Config) lifecycle.Config {
-	cfg.Daemon, cfg.Hypervisor, cfg.Memory, cfg.World = daemon{f}, hypervisor{f}, hypervisor{f}, outside{f}
+	cfg.Daemon, cfg.Hypervisor, cfg.World = daemon{f}, hypervisor{f}, outside{f}
+	cfg.Memory, cfg.Abuse = hypervisor{f}, hypervisor{f}
 	cfg.Guest, cfg.Disks, cfg.Computer = guests{f}, disks{f}, computer{f}
 	return cfg
 }
@@ -59,14 +60,16 @@ type domain struct {
 	Pulled   []string          `json:"pulled,omitempty"` // MACs of NICs without a cable
 	Throttle machine.Throttle  `json:"throttle"`
 	Detached bool              `json:"detached,omitempty"` // the disk
+	Resets   int               `json:"resets,omitempty"`   // how often the reset button was pressed
 }
 
 const heldCmdline = "cmdline"
 
 // outsideState is one scenario's world as the fake keeps it.
 type outsideState struct {
-	PID    int          `json:"pid"`
-	Config world.Config `json:"config"`
+	PID    int             `json:"pid"`
+	Config world.Config    `json:"config"`
+	State  json.RawMessage `json:"state,omitempty"`
 }
 
 // String lists everything that stands, a line each, sorted; empty when nothing does.

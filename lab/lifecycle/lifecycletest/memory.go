@@ -124,6 +124,7 @@ func (h hypervisor) Reset(ctx context.Context, name string) error {
 	return h.on(ctx, "reset", name, func(d *domain) error {
 		d.Held = map[string]string{heldCmdline: d.Spec.Cmdline}
 		d.Booted = false
+		d.Resets++
 		if d.State != machine.Running {
 			return nil
 		}
