@@ -6,107 +6,148 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
-	"os"
-	"sync"
+	"io/fs"
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sys/unix"
-	"golang.org/x/term"
 
 	"mesh/cmd/internal/cli"
 	"mesh/lab/guest"
-	"mesh/lab/lifecycle"
+	"mesh/lab/world/stamp"
 )
 
+// scrollBack is how many recorded lines somebody sees who sits down at a console.
+const scrollBack = 20
+
+// recordedFlags say what of a recorded console is printed.
+type recordedFlags struct {
+	follow, times bool
+	lines         int // below zero: all
+}
+
 func newConsole(a *app) *cobra.Command {
-	var log, follow bool
+	var f recordedFlags
+	var log bool
 	c := &cobra.Command{
 		Use:   "console NAME MACHINE",
 		Short: "Sit at a machine's serial console, or read what it wrote there",
-		Long: `Sit at a machine's serial console; root is logged in there. Ctrl-] leaves, and
-nothing else does. One person at a time can sit there.`,
+		Long: `Sit at a machine's serial console; root is logged in there. What it wrote last is
+shown first. Ctrl-] leaves, and nothing else does: when the machine's power is
+cut, the console waits until it is back. One person at a time can sit there.
+
+Everything that a machine writes is recorded, with the time at which each line
+came: --log prints it, from its first boot on.`,
 		Example: `  lab console first-node one
-  lab console first-node one --log       everything it ever wrote
-  lab console first-node one --log -f    and what it writes from now on`,
+  lab console first-node one --log -t    all that it ever wrote, with times
+  lab console first-node one --log -n 50 -f`,
 		Args:              cli.UsageArgs(cobra.ExactArgs(2)),
 		ValidArgsFunction: a.completeMachine,
 		RunE: func(c *cobra.Command, args []string) error {
-			_, lab := a.lab()
-			_, m, err := lab.Find(args[0], args[1])
-			if err != nil {
-				return err
+			if c.Flags().Changed("lines") && f.lines < 0 {
+				return cli.WithCode(cli.Usage, fmt.Errorf("--lines %d: it is a number from 0 on", f.lines))
 			}
-			if log || follow {
-				return a.file(c.Context(), m.Spec.ConsoleLog, follow)
+			if log || f.follow || f.times {
+				return a.recorded(c.Context(), args[0], args[1], f)
 			}
-			return a.sit(c.Context(), args[0], m)
+			if f.lines < 0 {
+				f.lines = scrollBack
+			}
+			return a.sit(c.Context(), args[0], args[1], f.lines)
 		},
 	}
 	c.Flags().BoolVar(&log, "log", false, "print the recorded console")
-	c.Flags().BoolVarP(&follow, "follow", "f", false, "print the recorded console, and go on with what comes")
+	f.add(c)
 	return c
 }
 
+// add gives a command the flags.
+func (f *recordedFlags) add(c *cobra.Command) {
+	c.Flags().BoolVarP(&f.follow, "follow", "f", false, "print what is recorded, and go on with what comes")
+	c.Flags().BoolVarP(&f.times, "timestamps", "t", false, "print what is recorded, each line with the time at which it came")
+	c.Flags().IntVarP(&f.lines, "lines", "n", -1, "only the last N lines of what is recorded")
+}
+
 func newLogs(a *app) *cobra.Command {
-	var journal, follow bool
+	var f recordedFlags
+	var journal bool
 	c := &cobra.Command{
 		Use:   "logs NAME [MACHINE]",
 		Short: "Print the world's log, a machine's console, or its journal",
 		Example: `  lab logs first-node                 the world: leases, names, certificates
-  lab logs first-node two             the machine's recorded console
+  lab logs first-node two -t          the machine's recorded console
   lab logs first-node two --journal   its journal since it booted`,
 		Args:              cli.UsageArgs(cobra.RangeArgs(1, 2)),
 		ValidArgsFunction: a.completeMachine,
 		RunE: func(c *cobra.Command, args []string) error {
-			_, lab := a.lab()
-			if len(args) == 1 {
-				if journal {
-					return cli.WithCode(cli.Usage, errors.New("--journal needs a machine"))
-				}
-				r, err := lab.Record(args[0])
-				if err != nil {
-					return err
-				}
-				return a.file(c.Context(), r.Plan.World.Log, follow)
-			}
-			if journal {
+			switch {
+			case journal && len(args) == 1:
+				return cli.WithCode(cli.Usage, errors.New("--journal needs a machine"))
+			case f.times && (journal || len(args) == 1):
+				return cli.WithCode(cli.Usage, errors.New("--timestamps is for consoles; the world's log and journals have times anyway"))
+			case journal && f.follow:
+				return cli.WithCode(cli.Usage, errors.New("--journal and --follow exclude each other; `lab console` sees what comes"))
+			case journal:
 				command := []string{"journalctl", "--no-pager", "--boot"}
-				if follow {
-					return cli.WithCode(cli.Usage, errors.New("--journal and --follow exclude each other; `lab console` sees what comes"))
+				if f.lines >= 0 {
+					command = append(command, fmt.Sprintf("--lines=%d", f.lines))
 				}
 				return a.execWith(c.Context(), args[0], args[1], guest.Command{Args: command})
+			case len(args) == 2:
+				return a.recorded(c.Context(), args[0], args[1], f)
 			}
-			_, m, err := lab.Find(args[0], args[1])
+			_, lab := a.lab()
+			r, err := lab.Record(args[0])
 			if err != nil {
 				return err
 			}
-			return a.file(c.Context(), m.Spec.ConsoleLog, follow)
+			return a.print(c.Context(), r.Plan.World.Log, f)
 		},
 	}
 	c.Flags().BoolVar(&journal, "journal", false, "the machine's journal since it booted")
-	c.Flags().BoolVarP(&follow, "follow", "f", false, "go on with what comes")
+	f.add(c)
 	return c
+}
+
+// recorded prints a machine's recorded console.
+func (a *app) recorded(ctx context.Context, name, machineName string, f recordedFlags) error {
+	_, lab := a.lab()
+	_, m, err := lab.Find(name, machineName)
+	if err != nil {
+		return err
+	}
+	path := m.Spec.ConsoleLog
+	if f.times {
+		path += stamp.Suffix
+	}
+	return a.print(ctx, path, f)
 }
 
 // followEvery is how often a followed file is looked at.
 const followEvery = 200 * time.Millisecond
 
-// file prints a file and, when it follows, what is added to it until ctx ends.
-func (a *app) file(ctx context.Context, path string, follow bool) error {
-	f, err := os.Open(path)
-	if err != nil {
-		return fmt.Errorf("nothing was recorded yet: %w", err)
+// print prints what is recorded in a file and, when it follows, what is added to
+// it until ctx ends.
+func (a *app) print(ctx context.Context, path string, f recordedFlags) error {
+	r, err := guest.Recorded(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("nothing was recorded yet: there is no %s", path)
 	}
-	defer f.Close()
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	if f.lines >= 0 {
+		if _, err := a.Out.Write(lastLines(r, f.lines)); err != nil {
+			return fmt.Errorf("print %s: %w", path, err)
+		}
+	}
 	tick := time.NewTicker(followEvery)
 	defer tick.Stop()
 	for {
-		if _, err := io.Copy(a.Out, f); err != nil {
+		if _, err := io.Copy(a.Out, r); err != nil {
 			return fmt.Errorf("print %s: %w", path, err)
 		}
-		if !follow {
+		if !f.follow {
 			return nil
 		}
 		select {
@@ -117,72 +158,29 @@ func (a *app) file(ctx context.Context, path string, follow bool) error {
 	}
 }
 
-// leave is Ctrl-], which ends a sitting.
-const leave = 0x1d
-
-// sit connects the terminal with a machine's console until Ctrl-] or the
-// machine's end.
-func (a *app) sit(ctx context.Context, name string, m lifecycle.Machine) error {
-	in, ok := a.In.(*os.File)
-	if !ok || !term.IsTerminal(int(in.Fd())) {
-		return cli.WithCode(cli.Usage, fmt.Errorf("a console needs a terminal; `lab console %s %s --log` prints what was recorded", name, m.Name))
+// lastLines reads to the end and keeps the last n lines, one that has no end
+// among them. What cannot be read is met by who reads on.
+func lastLines(r io.Reader, n int) []byte {
+	var kept []byte
+	buf := make([]byte, 64<<10)
+	for {
+		got, err := r.Read(buf)
+		kept = append(kept, buf[:got]...)
+		kept = kept[beginOfLast(kept, n):]
+		if err != nil {
+			return kept
+		}
 	}
-	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", m.Spec.ConsoleSock)
-	if err != nil {
-		return silent(name, m.Name, err)
-	}
-	defer conn.Close()
-	fmt.Fprintf(a.Err, "console of %s; Ctrl-] leaves\r\n", m.Name)
-	before, err := term.MakeRaw(int(in.Fd()))
-	if err != nil {
-		return fmt.Errorf("set up the terminal: %w", err)
-	}
-	defer fmt.Fprint(a.Err, "\r\n")
-	defer term.Restore(int(in.Fd()), before)
-
-	ended := make(chan struct{})
-	var copying sync.WaitGroup
-	copying.Go(func() {
-		defer close(ended)
-		_, _ = io.Copy(a.Out, conn) // ends with the connection
-	})
-	err = typed(ctx, in, conn, ended)
-	conn.Close()
-	copying.Wait()
-	return err
 }
 
-// typed passes on what is typed until Ctrl-], or until ended or ctx is done.
-func typed(ctx context.Context, in *os.File, to io.Writer, ended <-chan struct{}) error {
-	buf := make([]byte, 256)
-	for {
-		select {
-		case <-ended:
-			return errors.New("the console was closed: the machine ended")
-		case <-ctx.Done():
-			return status(cli.Interrupted)
-		default:
+// beginOfLast is where the last n lines of a text begin.
+func beginOfLast(text []byte, n int) int {
+	at := len(text)
+	for range n {
+		if at == 0 {
+			return 0
 		}
-		// A read of a terminal cannot be broken off, so none is begun before there is something.
-		poll := []unix.PollFd{{Fd: int32(in.Fd()), Events: unix.POLLIN}}
-		if n, err := unix.Poll(poll, 100); n == 0 || errors.Is(err, unix.EINTR) {
-			continue
-		} else if err != nil {
-			return fmt.Errorf("wait for the terminal: %w", err)
-		}
-		n, err := in.Read(buf)
-		at := bytes.IndexByte(buf[:n], leave)
-		if at >= 0 {
-			n = at
-		}
-		if _, err := to.Write(buf[:n]); err != nil {
-			return fmt.Errorf("write to the console: %w", err)
-		}
-		if at >= 0 || errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return fmt.Errorf("read the terminal: %w", err)
-		}
+		at = bytes.LastIndexByte(text[:at-1], '\n') + 1
 	}
+	return at
 }
