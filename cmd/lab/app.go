@@ -14,6 +14,7 @@ import (
 	"mesh/lab/evidence"
 	"mesh/lab/images"
 	"mesh/lab/lifecycle"
+	"mesh/lab/snapshot"
 	"mesh/lab/underlay"
 )
 
@@ -42,6 +43,8 @@ type imageStore interface {
 	Names() []string
 	// Get finds a built image; where there is none its error says what to do.
 	Get(name string) (images.Image, error)
+	// List lists the images that are built, of earlier recipes too.
+	List() ([]images.Image, error)
 }
 
 // flags adds those that every command has.
@@ -86,6 +89,7 @@ func (a *app) absolute() error {
 func (a *app) lab() (lifecycle.Config, *lifecycle.Lab) {
 	cfg := a.ports(a)
 	cfg.Store, cfg.Runtime = a.store, a.runtime
+	cfg.Snapshots = snapshot.Store{Dir: a.store}
 	cfg.Progress = cli.NewProgress(a.Err)
 	cfg.Now = time.Now
 	// Both stand on the same; the collector asks a lab that keeps none itself.

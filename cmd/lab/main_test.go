@@ -99,6 +99,18 @@ type fakeImages struct{}
 
 func (fakeImages) Names() []string { return []string{"debian-12", "debian-13"} }
 
+func (f fakeImages) List() (all []images.Image, err error) {
+	for _, name := range strings.Fields(os.Getenv("BUILT")) {
+		image, err := f.Get(name)
+		if err != nil {
+			return nil, err
+		}
+		image.Digest = strings.Repeat("d", 64)
+		all = append(all, image)
+	}
+	return all, nil
+}
+
 func (fakeImages) Get(name string) (images.Image, error) {
 	for _, built := range strings.Fields(os.Getenv("BUILT")) {
 		if built == name {

@@ -3,9 +3,13 @@ package lifecycle
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"time"
+
+	"mesh/lab/fault"
 )
 
 // Held is a scenario's name that this process alone may change, until Release.
@@ -97,4 +101,23 @@ func (h *Held) Remove(ctx context.Context) error {
 // End ends machines of the scenario, as a power cut does.
 func (h *Held) End(ctx context.Context, machines ...Machine) error {
 	return h.lab.end(ctx, h.Record.Plan, machines...)
+}
+
+// StrikeAgain does to machines that were restored the faults of the record that
+// were in force: what a hypervisor does to a machine ends with it.
+func (h *Held) StrikeAgain(ctx context.Context, machines ...Machine) error {
+	s := &striker{h.lab, h.Record}
+	for _, f := range h.Record.Faults {
+		if f.OfWorld() || f.State != InForce {
+			continue
+		}
+		struck := f.Fault
+		struck.On = slices.DeleteFunc(slices.Clone(f.On), func(t fault.Target) bool {
+			return !slices.ContainsFunc(machines, func(m Machine) bool { return m.Name == t.Name })
+		})
+		if err := s.strike(ctx, struck); err != nil {
+			return fmt.Errorf("fault %s: %w", f.Name, err)
+		}
+	}
+	return nil
 }

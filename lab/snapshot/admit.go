@@ -1,0 +1,233 @@
+package snapshot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"mesh/lab/images"
+	"mesh/lab/lifecycle"
+	"mesh/lab/machine"
+	"mesh/lab/underlay"
+)
+
+// room is how much each machine may write before a restored scenario is refused
+// for want of disk space, and what it costs beside its memory.
+const (
+	room     = 64 << 20
+	overhead = 192 << 20
+)
+
+// admit plans the restore and finds all that would keep it from working, before
+// anything is touched.
+func (r *restoring) admit(ctx context.Context) error {
+	old := r.held.Record
+	switch {
+	case r.o.As != "" && old != nil:
+		return &lifecycle.Error{
+			What: "scenario " + r.o.As + " is raised already",
+			Next: "choose another name, or `lab destroy " + r.o.As + "` first", Code: codeUsage,
+		}
+	case r.o.Machine != "" && (old == nil || !r.same(*old)):
+		return &lifecycle.Error{
+			What: "one machine can be restored only into the scenario that it was taken of",
+			Why:  "scenario " + r.name() + " is not raised, or not from the same declaration",
+			Next: "restore all of it: leave out --machine", Code: codeUsage,
+		}
+	}
+	if old != nil && old.Phase == lifecycle.Snapshotting {
+		if err := r.held.Settle(ctx); err != nil {
+			return err
+		}
+	}
+	known, err := r.images()
+	if err != nil {
+		return err
+	}
+	r.settleOn(known)
+	return errors.Join(r.whole(), r.space(), r.platform(ctx))
+}
+
+// same tells whether a raised scenario has the world and the machines that the
+// snapshot has, so that its world can stay.
+func (r *restoring) same(old lifecycle.Record) bool {
+	if old.Phase != lifecycle.Raised && old.Phase != lifecycle.Restoring && old.Phase != lifecycle.Snapshotting {
+		return false
+	}
+	is, ought := old.Plan.Portable(), r.m.Plan
+	for _, p := range []*lifecycle.Plan{&is, &ought} {
+		p.Steps, p.Source, p.Document = nil, "", ""
+		p.World.Underlay = atHome(p.World.Underlay)
+		machines := make([]lifecycle.Machine, len(p.Machines))
+		for i, m := range p.Machines {
+			m.Layers = nil
+			machines[i] = m
+		}
+		p.Machines = machines
+	}
+	return equal(is, ought)
+}
+
+// atHome is u with everybody who roams where it began.
+func atHome(u underlay.Underlay) underlay.Underlay {
+	for _, one := range u.Roamers() {
+		if back, err := u.Roam(one.Name, one.Segments[0]); err == nil {
+			u = back
+		}
+	}
+	return u
+}
+
+// images finds the images that the machines stand on, by digest.
+func (r *restoring) images() (map[string]images.Image, error) {
+	built, err := r.cfg.Images()
+	if err != nil {
+		return nil, err
+	}
+	known := map[string]images.Image{}
+	var missing []error
+	for name, digest := range r.m.Images {
+		for _, image := range built {
+			if image.Digest == digest {
+				known[name] = image
+			}
+		}
+		if _, found := known[name]; !found {
+			missing = append(missing, &lifecycle.Error{
+				What: fmt.Sprintf("image %s of digest %s, which its disks stand on, is not in the store", name, digest),
+				Next: fmt.Sprintf("`lab image build %s` makes it again if the recipe is still the same", name), Code: codePrerequisite,
+			})
+		}
+	}
+	return known, errors.Join(missing...)
+}
+
+// settleOn decides what the scenario will be.
+func (r *restoring) settleOn(known map[string]images.Image) {
+	lab, old := r.cfg.Lab, r.held.Record
+	r.fresh = old == nil || !r.same(*old)
+	run := ""
+	if r.fresh {
+		run = r.cfg.NewRun()
+	} else {
+		run = old.Plan.Run
+	}
+	tops := map[string]string{}
+	for _, m := range r.m.Plan.Machines {
+		tops[m.Name] = r.cfg.NewID()
+	}
+	r.plan = r.m.Plan.On(lifecycle.Ground{
+		Name: r.name(), Run: run, Directory: lab.Directory(r.name()), Runtime: lab.RuntimeOf(run), Layers: lab.Layers(),
+		Images: known, Disks: tops,
+	})
+	r.machines = r.plan.Machines
+	if r.o.Machine != "" {
+		i := slices.IndexFunc(r.plan.Machines, func(m lifecycle.Machine) bool { return m.Name == r.o.Machine })
+		r.machines = r.plan.Machines[i : i+1]
+		r.plan = old.Plan // the others and the world are as they are
+		r.plan.Machines = slices.Clone(old.Plan.Machines)
+		r.plan.Machines[i] = r.machines[0]
+	}
+	r.newWorld = r.fresh || !r.cfg.Ports.Computer.Alive(old.World)
+}
+
+// whole tells whether every file of the snapshot is there, whole by its size.
+func (r *restoring) whole() error {
+	dir := r.store.Path(r.m.Scenario, r.m.Name)
+	var problems []string
+	check := func(what, path, digest string, bytes int64) {
+		info, err := os.Stat(path)
+		switch {
+		case isAbsent(err):
+			problems = append(problems, fmt.Sprintf("%s is gone (sha256 %s)", what, digest))
+		case err != nil:
+			problems = append(problems, err.Error())
+		case info.Size() != bytes:
+			problems = append(problems, fmt.Sprintf("%s has %d bytes, not %d", what, info.Size(), bytes))
+		}
+	}
+	for _, f := range r.m.Files {
+		check(f.Path, filepath.Join(dir, f.Path), f.SHA256, f.Bytes)
+	}
+	for _, l := range r.m.Layers {
+		check("disk layer "+l.ID, r.cfg.Lab.Layer(l.ID), l.SHA256, l.Bytes)
+	}
+	if problems == nil {
+		return nil
+	}
+	return &lifecycle.Error{
+		What: "the snapshot is damaged", Where: dir, Why: strings.Join(problems, "\n"),
+		Next: fmt.Sprintf("restore another one; `lab snapshot remove %s %s` removes this one", r.m.Scenario, r.m.Name), Code: codeFailed,
+	}
+}
+
+// space tells whether the lab machine has room for what is not there yet.
+func (r *restoring) space() error {
+	computer := r.cfg.Ports.Computer
+	free, err := computer.FreeSpace(r.cfg.Ports.Store)
+	if err != nil {
+		return fmt.Errorf("measure disk space: %w", err)
+	}
+	memory, err := computer.FreeMemory()
+	if err != nil {
+		return fmt.Errorf("measure memory: %w", err)
+	}
+	var needMemory, needSpace int64
+	for _, m := range r.machines {
+		needSpace += room
+		if r.fresh && r.state(m.Name).Memory != "" {
+			needMemory += m.Spec.MemoryBytes + overhead
+		}
+	}
+	short := func(what, where string, need, have int64, next string) error {
+		if have >= need {
+			return nil
+		}
+		return &lifecycle.Error{
+			What: "not enough " + what, Where: where,
+			Why:  fmt.Sprintf("%d machines need %d MiB, %d MiB are free", len(r.machines), need>>20, have>>20),
+			Next: next, Code: codePrerequisite,
+		}
+	}
+	return errors.Join(
+		short("memory", "", needMemory, memory, "destroy another scenario (`lab list`)"),
+		short("disk space", r.cfg.Ports.Store, needSpace, free, "remove snapshots (`lab snapshot list`), or free some there"),
+	)
+}
+
+// platform tells whether memory images of the snapshot can be restored here.
+func (r *restoring) platform(ctx context.Context) error {
+	if err := r.cfg.Ports.Daemon.Ensure(ctx); err != nil {
+		return fmt.Errorf("hypervisor: %w", err)
+	}
+	want := r.m.Platform
+	if want.Accelerator == machine.KVM {
+		if found, why, err := r.cfg.Ports.Daemon.Accelerator(ctx); err != nil || found != machine.KVM {
+			return errors.Join(err, r.foreign("machines run by "+string(found)+": "+why))
+		}
+	}
+	here, err := r.cfg.Ports.Memory.Platform(ctx, want.Accelerator)
+	if err != nil {
+		return fmt.Errorf("ask what machines are made of: %w", err)
+	}
+	if here != want {
+		return r.foreign(describe(here))
+	}
+	return nil
+}
+
+func (r *restoring) foreign(here string) error {
+	return &lifecycle.Error{
+		What: "the snapshot was taken on another platform",
+		Why:  "it was taken on " + describe(r.m.Platform) + "; here is " + here,
+		Next: "restore it where it was taken, or raise the scenario anew", Code: codePrerequisite, Cause: machine.ErrForeign,
+	}
+}
+
+func describe(p machine.Platform) string {
+	return fmt.Sprintf("%s, machine type %s, CPU %s, accelerator %s", p.Emulator, p.MachineType, p.CPU, p.Accelerator)
+}

@@ -1,0 +1,252 @@
+package snapshot_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/google/go-cmp/cmp"
+
+	"mesh/lab/images"
+	"mesh/lab/lifecycle"
+	"mesh/lab/machine"
+	"mesh/lab/snapshot"
+)
+
+// What cannot be restored is refused with one clear error before anything is
+// touched, and what runs runs on.
+func TestRefused(t *testing.T) {
+	first := snapshot.RestoreOptions{Scenario: "a", Snapshot: "first"}
+	tests := map[string]struct {
+		spoil   func(t *testing.T, b *bed, m snapshot.Manifest)
+		options snapshot.RestoreOptions
+		code    int
+		says    []string
+	}{
+		"a layer is gone": {
+			spoil: func(t *testing.T, b *bed, m snapshot.Manifest) {
+				must(t, os.Remove(b.Layer(m.Plan.Machines[0].Layers[0])))
+			},
+			code: 1, says: []string{"is gone (sha256 "},
+		},
+		"a layer is cut short": {
+			spoil: func(t *testing.T, b *bed, m snapshot.Manifest) {
+				must(t, os.Truncate(b.Layer(m.Plan.Machines[1].Layers[0]), 3))
+			},
+			code: 1, says: []string{"has 3 bytes, not "},
+		},
+		"memory is cut short": {
+			spoil: func(t *testing.T, b *bed, m snapshot.Manifest) {
+				must(t, os.Truncate(filepath.Join(b.Snapshots.Store().Path("a", "first"), "memory", "two"), 7))
+			},
+			code: 1, says: []string{"memory/two has 7 bytes"},
+		},
+		"two things are wrong": {
+			spoil: func(t *testing.T, b *bed, m snapshot.Manifest) {
+				for _, one := range []string{"one", "two"} {
+					must(t, os.Remove(filepath.Join(b.Snapshots.Store().Path("a", "first"), "memory", one)))
+				}
+			},
+			code: 1, says: []string{"memory/one is gone", "memory/two is gone"},
+		},
+		"the image is gone": {
+			spoil: func(t *testing.T, b *bed, m snapshot.Manifest) {
+				b.config.Images = func() ([]images.Image, error) { return nil, nil }
+			},
+			code: 4, says: []string{"debian-13", strings.Repeat("d", 64)},
+		},
+		"another emulator": {
+			spoil: func(t *testing.T, b *bed, m snapshot.Manifest) { b.Emulator = "fake 2.0.0" },
+			code:  4, says: []string{"another platform", "fake 1.0.0", "fake 2.0.0"},
+		},
+		"a newer format": {
+			spoil: func(t *testing.T, b *bed, m snapshot.Manifest) { edit(t, b, `"format": 1`, `"format": 2`) },
+			code:  1, says: []string{"format 2", "newer lab"},
+		},
+		"an unknown member": {
+			spoil: func(t *testing.T, b *bed, m snapshot.Manifest) {
+				edit(t, b, `"format": 1,`, `"format": 1, "colour": 1,`)
+			},
+			code: 1, says: []string{"colour"},
+		},
+		"a path": {
+			spoil: func(t *testing.T, b *bed, m snapshot.Manifest) {
+				edit(t, b, `"console_log": ""`, `"console_log": "/etc/passwd"`)
+			},
+			code: 1, says: []string{"names paths"},
+		},
+		"a way out": {
+			spoil: func(t *testing.T, b *bed, m snapshot.Manifest) {
+				edit(t, b, `"path": "memory/one"`, `"path": "../../../etc/passwd"`)
+			},
+			code: 1, says: []string{"is no path below the snapshot"},
+		},
+		"somebody is at it": {
+			spoil: func(t *testing.T, b *bed, m snapshot.Manifest) {
+				h, err := b.Hold("a")
+				must(t, err)
+				t.Cleanup(h.Release)
+			},
+			code: 2, says: []string{"scenario a is busy"},
+		},
+		"no memory for a second": {
+			spoil:   func(t *testing.T, b *bed, m snapshot.Manifest) { b.MemoryBytes = 100 << 20 },
+			options: snapshot.RestoreOptions{Scenario: "a", Snapshot: "first", As: "b"},
+			code:    4, says: []string{"not enough memory", "machines need "},
+		},
+		"no disk space": {
+			spoil: func(t *testing.T, b *bed, m snapshot.Manifest) { b.SpaceBytes = 1 << 20 },
+			code:  4, says: []string{"not enough disk space"},
+		},
+		"no such snapshot": {
+			options: snapshot.RestoreOptions{Scenario: "a", Snapshot: "frist"}, code: 2, says: []string{"no snapshot frist", "first"},
+		},
+		"no name": {
+			options: snapshot.RestoreOptions{Scenario: "a", Snapshot: "First"}, code: 2, says: []string{`"First"`},
+		},
+		"no name for the other": {
+			options: snapshot.RestoreOptions{Scenario: "a", Snapshot: "first", As: "Ä"}, code: 2, says: []string{"Ä"},
+		},
+		"no such machine": {
+			options: snapshot.RestoreOptions{Scenario: "a", Snapshot: "first", Machine: "three"}, code: 2, says: []string{"three", "one, two"},
+		},
+		"beside itself": {
+			options: snapshot.RestoreOptions{Scenario: "a", Snapshot: "first", As: "a"}, code: 2, says: []string{"beside itself"},
+		},
+		"not root": {
+			spoil: func(t *testing.T, b *bed, m snapshot.Manifest) { b.NotRoot = true },
+			code:  4, says: []string{"root"},
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBed(t, t.TempDir())
+			b.raise(t, "a")
+			b.live(t, "a", "then")
+			m := b.take(t, "a", "first")
+			b.live(t, "a", "later")
+			if tt.spoil != nil {
+				tt.spoil(t, b, m)
+			}
+			if tt.options.Scenario == "" {
+				tt.options = first
+			}
+			before := b.Fake.String()
+			b.Hook = func(op string, _ bool) error {
+				if op != "end daemon" { // it does not while a machine needs it
+					t.Errorf("did: %s", op)
+				}
+				return nil
+			}
+			_, err := snapshot.New(b.config).Restore(t.Context(), tt.options)
+			if code := exitCode(err); code != tt.code {
+				t.Errorf("exit code %d, want %d: %v", code, tt.code, err)
+			}
+			for _, part := range tt.says {
+				if err == nil || !strings.Contains(err.Error(), part) {
+					t.Errorf("does not say %q:\n%v", part, err)
+				}
+			}
+			if diff := cmp.Diff(before, b.Fake.String()); diff != "" {
+				t.Errorf("the lab machine was changed (-before +after):\n%s", diff)
+			}
+			b.wantLives(t, "a", "later")
+		})
+	}
+}
+
+// edit changes the manifest of the first snapshot by hand.
+func edit(t *testing.T, b *bed, old, new string) {
+	t.Helper()
+	path := filepath.Join(b.Snapshots.Store().Path("a", "first"), "manifest.json")
+	data, err := os.ReadFile(path)
+	must(t, err)
+	if !strings.Contains(string(data), old) {
+		t.Fatalf("no %s in:\n%s", old, data)
+	}
+	must(t, os.WriteFile(path, []byte(strings.Replace(string(data), old, new, 1)), 0o644))
+}
+
+// Too little disk for the memory: refused before anything is paused; nothing is
+// listed; the scenario runs on.
+func TestCaseL15NoSpaceForMemory(t *testing.T) {
+	b := newBed(t, t.TempDir())
+	b.raise(t, "a")
+	b.live(t, "a", "now")
+	b.SpaceBytes = 512 << 20
+	b.Hook = func(op string, _ bool) error { t.Errorf("did: %s", op); return nil }
+	_, err := b.Snapshots.Take(t.Context(), "a", "first", "")
+	if exitCode(err) != 4 || !strings.Contains(err.Error(), "not enough disk space for the memory") {
+		t.Errorf("exit code %d: %v", exitCode(err), err)
+	}
+	b.Hook = nil
+	b.wantLives(t, "a", "now")
+	b.wantNothingHalf(t)
+}
+
+func TestTakeRefused(t *testing.T) {
+	b := newBed(t, t.TempDir())
+	b.raise(t, "a")
+	b.take(t, "a", "first")
+	for name, want := range map[string]string{
+		"first": "a snapshot first already", "First": `"First"`, "a-name-of-more-than-thirty-two-bytes": "32 are allowed", "é": "not allowed",
+	} {
+		_, err := b.Snapshots.Take(t.Context(), "a", name, "")
+		if exitCode(err) != 2 || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: exit code %d, does not say %q: %v", name, exitCode(err), want, err)
+		}
+	}
+	if _, err := b.Snapshots.Take(t.Context(), "nobody", "", ""); !errors.Is(err, lifecycle.ErrAbsent) {
+		t.Errorf("of what is not raised: %v", err)
+	}
+	if m := b.take(t, "a", ""); m.Name != "s1" {
+		t.Errorf("the first without a name is called %q", m.Name)
+	}
+	if m := b.take(t, "a", ""); m.Name != "s2" {
+		t.Errorf("the second without a name is called %q", m.Name)
+	}
+}
+
+// hanging is a hypervisor one of whose machines does not stop.
+type hanging struct{ machine.Memory }
+
+func (h hanging) Pause(ctx context.Context, name string) error {
+	if strings.HasSuffix(name, ".two") {
+		<-ctx.Done()
+		return context.Cause(ctx)
+	}
+	return h.Memory.Pause(ctx, name)
+}
+
+// A machine that hangs at the barrier is named within bounded time, and all run on.
+func TestMachineHangsAtBarrier(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t, t.TempDir())
+		b.raise(t, "a")
+		b.live(t, "a", "now")
+		b.config.Ports.Memory = hanging{b.config.Ports.Memory}
+		_, err := snapshot.New(b.config).Take(t.Context(), "a", "first", "")
+		if exitCode(err) != 1 || !strings.Contains(err.Error(), "pause machine two: it does not stop within") {
+			t.Errorf("exit code %d: %v", exitCode(err), err)
+		}
+		b.wantLives(t, "a", "now")
+		b.wantNothingHalf(t)
+	})
+}
+
+// wantNothingHalf: no snapshot, nothing of one, no layer that nobody uses, no lock.
+func (b *bed) wantNothingHalf(t testing.TB) {
+	t.Helper()
+	if left, err := filepath.Glob(filepath.Join(b.store, "snapshots", "*")); err != nil || len(left) > 0 {
+		t.Errorf("left of snapshots: %v, %v", left, err)
+	}
+	if diff := cmp.Diff(b.usedLayers(t), b.layerFiles(t)); diff != "" {
+		t.Errorf("layers (-used +there):\n%s", diff)
+	}
+	b.wantNoLocks(t)
+}
