@@ -139,8 +139,9 @@ func newImageRemove(a *app) *cobra.Command {
 	var warmOnly bool
 	c := &cobra.Command{
 		Use:   "remove IMAGE",
-		Short: "Remove every image of that name, unless a scenario uses it, and its warm images",
-		Long: `Remove every image of that name, unless a scenario uses it, and its warm images.
+		Short: "Remove every image of that name, unless it is in use, and its warm images",
+		Long: `Remove every image of that name, and its warm images, unless scenarios or
+snapshots stand on it.
 
 With --warm only warm images are removed: those of the name, or the one whose
 digest begins with IMAGE. Machines that were started from one run on.`,
@@ -159,7 +160,9 @@ digest begins with IMAGE. Machines that were started from one run on.`,
 func (a *app) removeImage(ctx context.Context, name string) error {
 	_, lab := a.lab()
 	removed, err := images.Store{Dir: a.store}.Remove(ctx, name, func(image images.Image) ([]string, error) {
-		return imageUsers(lab, image)
+		users, err := imageUsers(lab, image)
+		kept, broken := a.snapshotsOn(image)
+		return append(users, kept...), errors.Join(err, broken)
 	})
 	for _, image := range removed {
 		fmt.Fprintf(a.Out, "removed %s %s (%d MiB)\n", image.Name, image.Digest[:12], image.SizeBytes>>20)

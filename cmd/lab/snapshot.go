@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"mesh/cmd/internal/cli"
+	"mesh/lab/images"
 	"mesh/lab/lifecycle"
 	"mesh/lab/snapshot"
 )
@@ -113,6 +114,19 @@ func (a *app) snapshotRow(m snapshot.Manifest, all []snapshot.Manifest) snapshot
 	r, err := lab.Record(m.Scenario)
 	row.Current = err == nil && len(r.Snapshots) > 0 && r.Snapshots[0] == m.ID
 	return row
+}
+
+// snapshotsOn lists the snapshots with a machine whose disk stands on an image.
+func (a *app) snapshotsOn(image images.Image) (users []string, err error) {
+	all, err := a.snapshots().Store().List("")
+	for _, m := range all {
+		for _, digest := range m.Images {
+			if digest == image.Digest {
+				users = append(users, "snapshot "+m.Name+" of "+m.Scenario)
+			}
+		}
+	}
+	return users, err
 }
 
 func newSnapshotList(a *app) *cobra.Command {
