@@ -1,6 +1,7 @@
 package world_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -8,6 +9,8 @@ import (
 	"math"
 	"net"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -510,4 +513,40 @@ func FuzzState(f *testing.F) {
 			t.Errorf("(-first +second):\n%s", diff)
 		}
 	})
+}
+
+// TestCapture keeps what passes between two machines of a segment, and nothing
+// of what does not pass it.
+func TestCapture(t *testing.T) {
+	worldtest.Need(t)
+	u := plan(t, town, "0000002c")
+	c := config(t, u)
+	start(t, c)
+	pub, shop := up(t, u, "pub"), up(t, u, "shop")
+	l := shop.Listen(netip.AddrPortFrom(shop.NIC.IPv4.Addr(), 0).String())
+	conn, err := pub.Dial(soon(t), "tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := io.WriteString(conn, "from pub to shop"); err != nil {
+		t.Fatal(err)
+	}
+	holds := func(segment string) bool {
+		text, err := os.ReadFile(filepath.Join(filepath.Dir(c.Log), "captures", segment+".pcap"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return bytes.Contains(text, []byte("from pub to shop"))
+	}
+	for ctx := soon(t); !holds("public"); {
+		select {
+		case <-ctx.Done():
+			t.Fatal("the capture does not show what was sent")
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+	if holds("home") {
+		t.Error("the capture of another segment shows it")
+	}
 }
