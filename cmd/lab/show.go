@@ -74,6 +74,12 @@ func (a *app) showStatus(s lifecycle.Status) error {
 	if err := a.machines(s); err != nil {
 		return err
 	}
+	if len(s.Roamers) > 0 {
+		fmt.Fprint(a.Out, "\nroam\n")
+	}
+	for _, r := range s.Roamers {
+		fmt.Fprintf(a.Out, "  %s: in %s; can stand in %s\n", r.Name, r.At, strings.Join(r.Segments, ", "))
+	}
 	fmt.Fprint(a.Out, "\nconsoles\n")
 	for _, m := range s.Machines {
 		fmt.Fprintf(a.Out, "  %s: %s\n", m.Name, m.ConsoleLog)

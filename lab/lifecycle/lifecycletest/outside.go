@@ -126,7 +126,11 @@ func (f *Fake) addresses(d domain) map[string][]string {
 		if f.get("link", nic.Tap, &in) != nil || in == "" || f.get("namespace", in, &s) != nil {
 			continue
 		}
-		for _, m := range s.Config.Underlay.Machines {
+		u, err := s.standing()
+		if err != nil {
+			panic(err)
+		}
+		for _, m := range u.Machines {
 			for _, n := range m.NICs {
 				if n.MAC != nic.MAC {
 					continue

@@ -1,0 +1,120 @@
+package lifecycle
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"mesh/lab/guest"
+	"mesh/lab/machine"
+	"mesh/lab/underlay"
+	"mesh/lab/world"
+)
+
+// Roam moves a machine, or a router with the site behind it, to another of the
+// segments that it is declared to roam to, or home. A machine that runs sees its
+// cable pulled and put into another socket, and Roam returns once it has the
+// addresses that wait for it there. What was cut off is finished by the same
+// again. ErrAbsent.
+func (l *Lab) Roam(ctx context.Context, name, who, segment string) error {
+	return l.changing(ctx, name, "move "+who+" of "+name, func(r *Record) error {
+		what := fmt.Sprintf("cannot move %s of %s to %s", who, name, segment)
+		if r.Phase != Raised {
+			return &Error{
+				What: what, Why: "the scenario is raised in part, and raising it can only go on where all are at home",
+				Next: "finish raising it, or destroy it", Code: codeFailed,
+			}
+		}
+		moved, err := r.Plan.World.Underlay.Roam(who, segment)
+		if err != nil {
+			return &Error{What: what, Why: err.Error(), Code: codeUsage}
+		}
+		if err := l.move(ctx, r, moved, who); err != nil {
+			return fmt.Errorf("move %s to %s: %w", who, segment, err)
+		}
+		return nil
+	})
+}
+
+// move makes first the record and then the world be as moved has it. Where the
+// world cannot follow, the record is put back.
+func (l *Lab) move(ctx context.Context, r *Record, moved underlay.Underlay, who string) error {
+	was := r.Plan.World.Underlay
+	r.Plan.World.Underlay = moved
+	if err := writeRecord(r.Plan.Directory, *r); err != nil {
+		return err
+	}
+	roam := func() error { return l.changeWorld(ctx, r.Plan.World, "stands", moved.Away()) }
+	i := slices.IndexFunc(r.Plan.Machines, func(m Machine) bool { return m.Name == who })
+	var err error
+	if i < 0 { // a router
+		err = roam()
+	} else {
+		err = l.replug(ctx, r.Plan.Machines[i], roam)
+	}
+	if err != nil {
+		r.Plan.World.Underlay = was
+		return errors.Join(err, writeRecord(r.Plan.Directory, *r))
+	}
+	if i < 0 {
+		return nil
+	}
+	return l.settled(ctx, *r, r.Plan.Machines[i])
+}
+
+// changeWorld replaces one member of a world's state, and leaves the rest as it is.
+func (l *Lab) changeWorld(ctx context.Context, c world.Config, member string, value any) error {
+	text, err := l.cfg.World.State(ctx, c)
+	if err != nil {
+		return err
+	}
+	state := map[string]json.RawMessage{}
+	if err := json.Unmarshal(text, &state); err != nil {
+		return fmt.Errorf("read the state of the world: %v", err)
+	}
+	if state[member], err = json.Marshal(value); err == nil {
+		text, err = json.Marshal(state)
+	}
+	if err != nil {
+		return fmt.Errorf("write the state of the world: %v", err)
+	}
+	return l.cfg.World.SetState(ctx, c, text)
+}
+
+// replug pulls a machine's cable while it is moved. A machine that is off has
+// none to be pulled.
+func (l *Lab) replug(ctx context.Context, m Machine, roam func() error) error {
+	abuse, ok := l.cfg.Hypervisor.(machine.Abuse)
+	if !ok {
+		return errors.New("this hypervisor cannot pull cables")
+	}
+	mac := m.Spec.NICs[0].MAC // who roams has one
+	err := abuse.Link(ctx, m.Spec.Name, mac, false)
+	if errors.Is(err, machine.ErrAbsent) {
+		return roam()
+	}
+	if err != nil {
+		return err
+	}
+	err = roam()
+	// Back into a socket in any case, also if whoever asked has gone.
+	plugged := abuse.Link(context.WithoutCancel(ctx), m.Spec.Name, mac, true)
+	return errors.Join(err, plugged)
+}
+
+// settled waits until a machine that runs has the addresses of where it stands.
+func (l *Lab) settled(ctx context.Context, r Record, m Machine) error {
+	state, err := l.cfg.Hypervisor.State(ctx, m.Spec.Name)
+	if errors.Is(err, machine.ErrAbsent) || err == nil && state != machine.Running {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	limit := limit(StepBoot, r.Accelerator)
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("%w after %s", errTimeout, limit))
+	defer cancel()
+	return l.ready(ctx, r.Plan, m, guest.Identity{KeepClock: true})
+}
