@@ -133,6 +133,9 @@ func (m Manifest) check() error {
 	if m.Taken.IsZero() || m.SkewSeconds < 0 {
 		wrong("taken: at %s, with a skew of %g s", m.Taken.Format(time.RFC3339), m.SkewSeconds)
 	}
+	if m.World.Kind() != '{' {
+		wrong("world_state: %q is no object", m.World)
+	}
 	m.checkPlan(wrong)
 	m.checkFiles(wrong)
 	m.checkLayers(wrong)

@@ -31,18 +31,15 @@ func Tree(all []Manifest) []Node {
 		parent, _ := m.Parent(all)
 		below[parent.ID] = append(below[parent.ID], m)
 	}
-	var grow func(parent string, seen []string) []Node
-	grow = func(parent string, seen []string) (nodes []Node) {
+	var grow func(parent string) []Node
+	grow = func(parent string) (nodes []Node) {
 		for _, m := range below[parent] {
-			if slices.Contains(seen, m.ID) {
-				continue // a manifest that names its own descendant
-			}
-			nodes = append(nodes, Node{m, grow(m.ID, append(slices.Clone(seen), m.ID))})
+			nodes = append(nodes, Node{m, grow(m.ID)})
 		}
 		slices.SortStableFunc(nodes, func(a, b Node) int { return a.Taken.Compare(b.Taken) })
 		return nodes
 	}
-	return grow("", nil)
+	return grow("")
 }
 
 // WriteTree draws trees, a line each snapshot; label gives its words.
