@@ -3,7 +3,6 @@ package lifecycle
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -227,25 +226,11 @@ func (s *striker) eachMachine(f fault.Fault, do func(Machine, fault.Target) erro
 // setWorld makes the world's faults be those of the record, and leaves the rest
 // of its state as it is.
 func (s *striker) setWorld(ctx context.Context) error {
-	text, err := s.cfg.World.State(ctx, s.r.Plan.World)
-	if err != nil {
-		return err
-	}
-	state := map[string]json.RawMessage{}
-	if err := json.Unmarshal(text, &state); err != nil {
-		return fmt.Errorf("read the state of the world: %v", err)
-	}
 	faults := []fault.Fault{}
 	for _, f := range s.r.Faults {
 		if f.OfWorld() && f.State != Undoing {
 			faults = append(faults, f.Fault)
 		}
 	}
-	if state["faults"], err = json.Marshal(faults); err != nil {
-		return err
-	}
-	if text, err = json.Marshal(state); err != nil {
-		return err
-	}
-	return s.cfg.World.SetState(ctx, s.r.Plan.World, text)
+	return s.changeWorld(ctx, s.r.Plan.World, "faults", faults)
 }
