@@ -59,20 +59,29 @@ func (h *Held) Begin(phase Phase, work Work) error {
 	return h.Update(func(r *Record) { r.Phase, r.Process, r.Work = phase, self, &work })
 }
 
+// Room tells whether a scenario that is not raised would be admitted now, beside
+// all others; if not, its error (exit code 4) says what is missing.
+func (l *Lab) Room(ctx context.Context, p Plan) error { return l.room(ctx, p) }
+
 // Create writes the first record of a scenario that is not raised: of one that
-// is made, by this process, from what was.
-func (h *Held) Create(r Record) error {
+// is made, by this process, from what was. It is admitted as a raise is.
+func (h *Held) Create(ctx context.Context, r Record) error {
 	self, err := h.lab.cfg.Computer.Self()
 	if err != nil {
 		return err
 	}
 	r.Format, r.Process = recordFormat, self
 	r.Since = h.lab.cfg.Now().UTC().Truncate(time.Second)
-	if err := os.MkdirAll(r.Plan.Directory, 0o755); err != nil {
-		return err
-	}
-	h.Record = &r
-	return writeRecord(r.Plan.Directory, r)
+	return h.lab.admit(ctx, r.Plan, false, func() error {
+		if err := os.MkdirAll(r.Plan.Directory, 0o755); err != nil {
+			return err
+		}
+		if err := writeRecord(r.Plan.Directory, r); err != nil {
+			return err
+		}
+		h.Record = &r
+		return nil
+	})
 }
 
 // Update changes the record, durably.

@@ -15,12 +15,9 @@ import (
 	"mesh/lab/underlay"
 )
 
-// room is how much each machine may write before a restored scenario is refused
-// for want of disk space, and what it costs beside its memory.
-const (
-	room     = 64 << 20
-	overhead = 192 << 20
-)
+// room is how much disk space there must be for each machine that is restored in
+// the place of another.
+const room = 64 << 20
 
 // admit plans the restore and finds all that would keep it from working, before
 // anything is touched.
@@ -49,7 +46,7 @@ func (r *restoring) admit(ctx context.Context) error {
 		return err
 	}
 	r.settleOn(known)
-	return errors.Join(r.whole(), r.space(), r.platform(ctx))
+	return errors.Join(r.whole(), r.space(ctx), r.platform(ctx))
 }
 
 // same tells whether a raised scenario has the world and the machines that the
@@ -165,38 +162,24 @@ func (r *restoring) whole() error {
 	}
 }
 
-// space tells whether the lab machine has room for what is not there yet.
-func (r *restoring) space() error {
-	computer := r.cfg.Ports.Computer
-	free, err := computer.FreeSpace(r.cfg.Ports.Store)
+// space tells whether the lab machine has room for what is not there yet: a
+// whole scenario, or what machines in the place of others will write.
+func (r *restoring) space(ctx context.Context) error {
+	if r.fresh {
+		return r.cfg.Lab.Room(ctx, r.plan)
+	}
+	free, err := r.cfg.Ports.Computer.FreeSpace(r.cfg.Ports.Store)
 	if err != nil {
 		return fmt.Errorf("measure disk space: %w", err)
 	}
-	memory, err := computer.FreeMemory()
-	if err != nil {
-		return fmt.Errorf("measure memory: %w", err)
-	}
-	var needMemory, needSpace int64
-	for _, m := range r.machines {
-		needSpace += room
-		if r.fresh && r.state(m.Name).Memory != "" {
-			needMemory += m.Spec.MemoryBytes + overhead
-		}
-	}
-	short := func(what, where string, need, have int64, next string) error {
-		if have >= need {
-			return nil
-		}
+	if need := int64(len(r.machines)) * room; free < need {
 		return &lifecycle.Error{
-			What: "not enough " + what, Where: where,
-			Why:  fmt.Sprintf("%d machines need %d MiB, %d MiB are free", len(r.machines), need>>20, have>>20),
-			Next: next, Code: codePrerequisite,
+			What: "not enough disk space", Where: r.cfg.Ports.Store,
+			Why:  fmt.Sprintf("%d machines need %d MiB, %d MiB are free", len(r.machines), need>>20, free>>20),
+			Next: "remove snapshots (`lab snapshot list`), or free some there", Code: codePrerequisite,
 		}
 	}
-	return errors.Join(
-		short("memory", "", needMemory, memory, "destroy another scenario (`lab list`)"),
-		short("disk space", r.cfg.Ports.Store, needSpace, free, "remove snapshots (`lab snapshot list`), or free some there"),
-	)
+	return nil
 }
 
 // platform tells whether memory images of the snapshot can be restored here.

@@ -118,7 +118,7 @@ func (r *restoring) begin(ctx context.Context) error {
 		if err := r.cfg.Ports.Daemon.Ensure(ctx); err != nil { // nobody had needed it any more
 			return fmt.Errorf("hypervisor: %w", err)
 		}
-		return r.held.Create(lifecycle.Record{
+		return r.held.Create(ctx, lifecycle.Record{
 			Phase: lifecycle.Raising, Accelerator: r.m.Platform.Accelerator, Why: "it is the snapshot's",
 			Machines: map[string]lifecycle.MachineRecord{}, Steps: r.m.Steps, Plan: r.plan,
 			Faults: r.m.Faults, Snapshots: r.ancestors(),
