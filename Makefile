@@ -19,7 +19,7 @@ SCENARIO := first-node
 FUZZ   := 2000
 LABELS :=
 
-.PHONY: help setup build packages image check test specs raise bench bench-lab clean FORCE
+.PHONY: help setup build packages image check proof test specs raise bench bench-lab clean FORCE
 
 help: ## Say what there is
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*## /\t/' | while IFS="$$(printf '\t')" read -r name about; do printf '  make %-9s %s\n' "$$name" "$$about"; done
@@ -53,8 +53,15 @@ check: ## Format, vet, lint, arrows, unit tests with the race detector, teeth, s
 	@$(STEP) 'vet' 'see the lines above' go vet ./...
 	@$(STEP) 'staticcheck' 'see the lines above' go tool staticcheck ./...
 	@$(STEP) 'unit tests' 'run the package named above alone: go test -race ./PACKAGE' go test -race -shuffle=on -timeout 20m ./...
-	@$(STEP) 'teeth: every fsync left out is noticed' 'see the place named above' go test -run Teeth ./host/apply -teeth
+	@$(MAKE) --no-print-directory proof
 	@$(STEP) 'fuzz targets' 'the failing input is under testdata/fuzz: go test ./PACKAGE runs it again' .ci/fuzz $(FUZZ)
+
+# The table it ends with is in evidence/proof.json, too.
+proof: ## Kill, cut and starve the host at every operation; make every mistake in it (as root)
+	@mkdir -p bin evidence
+	@go test -c -o bin/proof.test ./host/apply
+	@$(STEP) 'proof of the host' 'the moment is named above; the same command finds it again' sh -c \
+		'cd host/apply && ../../bin/proof.test -test.run "^(TestL[0-9]|TestCaseH8|TestTeeth)" -test.timeout 20m -teeth -proof ../../evidence/proof.json'
 
 specs: packages image ## Run the specs on real virtual machines (as root)
 	@mkdir -p evidence

@@ -11,16 +11,19 @@ import (
 	"mesh/host/system/systemtest"
 )
 
-// mutant is the program with the syncs at some places left out; nil is the
-// program as it is.
-type mutant func(place string) bool
+// hook is what systemtest.Machine.Hook takes.
+type hook = func(systemtest.Op) error
+
+// mutant is the program with a mistake at some places, on top of what interferes
+// with it; nil is the program as it is.
+type mutant func(next hook) hook
 
 // cutAt cuts a machine on which this program runs.
-func (m mutant) cutAt(n int) func(systemtest.Op) error {
+func (m mutant) cutAt(n int) hook {
 	if m == nil {
 		return systemtest.CutAt(n)
 	}
-	return systemtest.WithoutSync(m, systemtest.CutAt(n))
+	return m(systemtest.CutAt(n))
 }
 
 // proof is one scenario, put to every kind of crash.
@@ -54,7 +57,7 @@ func (p *proof) stopped(k int) (*systemtest.Machine, int) {
 // goOn runs the passes from the given one until one does not end.
 func (p *proof) goOn(m *systemtest.Machine, from int) int {
 	for i := from; i < len(p.scenario.Passes); i++ {
-		if _, err := applytest.Pass(context.Background(), m, p.scenario.Passes[i]); err != nil {
+		if _, err := applytest.Pass(context.Background(), m, p.scenario.Passes[i]); err != nil || m.Off() {
 			return i
 		}
 	}
@@ -124,7 +127,11 @@ func (p *proof) everyPowerCut() (cuts int, err error) {
 // the power while it recovers: what it sees then is not yet durable.
 func (p *proof) everyKill() error {
 	for k := 1; ; k += stride {
-		for _, more := range []int{1 + k%6, 7} { // 7: what was found is recorded, and nothing more is done
+		moments := []int{1 + k%6, 7} // 7: what was found is recorded, and nothing more is done
+		if k <= 12 {
+			moments = []int{1, 2, 3, 4, 5, 6, 7} // while the store is made, a recovery does little
+		}
+		for _, more := range moments {
 			m, pass := p.stopped(k)
 			if pass == len(p.scenario.Passes) {
 				return nil
@@ -135,7 +142,7 @@ func (p *proof) everyKill() error {
 				continue
 			}
 			losses := systemtest.Losses(m.Pending(), p.random)
-			if len(losses) > 6 {
+			if m.Pending() > 3 {
 				losses = append(losses[:2], losses[len(losses)-4:]...)
 			}
 			if err := p.powerCut(m, pass, losses); err != nil {
@@ -147,8 +154,11 @@ func (p *proof) everyKill() error {
 
 func TestL0PowerCut(t *testing.T) {
 	t.Parallel()
+	r := &row{Level: "L0", What: "power cut before every change"}
+	defer tried(t, r)()
 	p := newProof(t, nil)
 	cuts, err := p.everyPowerCut()
+	r.Points = p.crashes
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -160,8 +170,12 @@ func TestL0PowerCut(t *testing.T) {
 
 func TestL0KillThenPowerCut(t *testing.T) {
 	t.Parallel()
+	r := &row{Level: "L0", What: "killed, and the power cut while it recovers"}
+	defer tried(t, r)()
 	p := newProof(t, nil)
-	if err := p.everyKill(); err != nil {
+	err := p.everyKill()
+	r.Points = p.crashes
+	if err != nil {
 		t.Fatal(err)
 	}
 	t.Logf("%d different machines came up", p.crashes)
@@ -171,12 +185,15 @@ func TestL0KillThenPowerCut(t *testing.T) {
 // and nothing is done twice.
 func TestL0Kill(t *testing.T) {
 	t.Parallel()
+	r := &row{Level: "L0", What: "killed before every change"}
+	defer tried(t, r)()
 	p := newProof(t, nil)
 	for k := 1; ; k += stride {
 		m, pass := p.stopped(k)
 		if pass == len(p.scenario.Passes) {
 			return
 		}
+		r.Points++
 		m.Killed()
 		if err := errors.Join(p.check.Recovered(m, pass), p.check.RestartedMore(m, len(p.scenario.Passes), 0)); err != nil {
 			t.Fatalf("killed before change %d, in pass %d: %v", k, pass+1, err)

@@ -20,6 +20,8 @@ func TestL5Errors(t *testing.T) {
 	for _, errno := range []unix.Errno{unix.EIO, unix.ENOSPC, unix.EROFS} {
 		t.Run(unix.ErrnoName(errno), func(t *testing.T) {
 			t.Parallel()
+			r := &row{Level: "L5", What: "every call fails once with " + unix.ErrnoName(errno)}
+			defer tried(t, r)()
 			p := newProof(t, nil)
 			for k := 1; ; k += stride {
 				m, fired := p.scenario.Machine(), false
@@ -42,6 +44,7 @@ func TestL5Errors(t *testing.T) {
 				if !fired {
 					return
 				}
+				r.Points++
 				m.Hook(nil)
 				if err := p.afterwards(m, pass-1); err != nil {
 					t.Fatalf("call %d fails, in pass %d: %v", k, pass, err)
@@ -82,6 +85,8 @@ func (p *proof) afterwards(m *systemtest.Machine, pass int) error {
 // there is room again.
 func TestCaseH8FullDisk(t *testing.T) {
 	t.Parallel()
+	r := &row{Level: "L5", What: "the disk is full from every call on"}
+	defer tried(t, r)()
 	p := newProof(t, nil)
 	first := p.scenario.Passes[0]
 	for k := 1; ; k += stride {
@@ -99,6 +104,7 @@ func TestCaseH8FullDisk(t *testing.T) {
 		if !full {
 			return
 		}
+		r.Points++
 		if err == nil && !failed(out, "no space left") {
 			t.Fatalf("full from call %d: nobody says so: %+v", k, out)
 		}

@@ -4,51 +4,90 @@ import (
 	"flag"
 	"maps"
 	"slices"
-	"sync/atomic"
+	"sync"
 	"testing"
+
+	"mesh/host/system/systemtest"
 )
 
-var teeth = flag.Bool("teeth", false, "leave out one sync after the other and demand that it is noticed")
+var teeth = flag.Bool("teeth", false, "leave out one sync after the other, swap one pair of operations after the other, and demand that it is noticed")
 
-// equivalent are the syncs whose loss makes no difference, and why.
-var equivalent = map[string]string{
-	"(*Files).SetDirectory < (*Files).MakeDirectory < (*StateDirectory).Lock < Open": "the mode is the one mkdir gives, durable or not",
+// mistakes are the ways in which a program can be wrong at a place.
+var mistakes = map[string]func(match func(place string) bool, next hook) hook{
+	"without": func(match func(string) bool, next hook) hook { return systemtest.WithoutSync(match, next) },
+	"swapped": func(match func(string) bool, next hook) hook {
+		return systemtest.Swapped(func(first, second string) bool { return match(first + " and " + second) }, next)
+	},
 }
 
-// TestTeeth leaves the syncs of one place in the program out after the other,
-// and demands that the crashes of the other tests notice every time.
+// equivalent are the mistakes that make no difference, and why.
+var equivalent = map[string]string{
+	"swapped sync < (*Store).open < Open and write < write < (*Store).Append":                                                                                                     "the record has a sync of its own, of the same file, before anything else is done",
+	"swapped sync directory < (*Files).SetDirectory < (*Files).MakeDirectory < (*StateDirectory).Lock < Open and rename < (*Files).MakeDirectory < (*StateDirectory).Lock < Open": "the mode is the one mkdir gives, durable or not",
+	"without (*Files).SetDirectory < (*Files).MakeDirectory < (*StateDirectory).Lock < Open":                                                                                      "the mode is the one mkdir gives, durable or not",
+}
+
+// TestTeeth makes one mistake after the other in the program, and demands that
+// the crashes of the other tests notice every time: each sync is left out, and
+// each operation is swapped with the one behind it.
 func TestTeeth(t *testing.T) {
 	if !*teeth {
-		t.Skip("it repeats the crashes once for each sync, which takes minutes: run it with -teeth")
+		t.Skip("it repeats the crashes once for each mistake, which takes minutes: run it with -teeth")
 	}
-	places := map[string]bool{}
-	count := newProof(t, func(place string) bool {
-		places[place] = true
-		return false
-	})
-	count.stopped(-1)
-	if err := count.everyKill(); err != nil {
-		t.Fatal(err)
-	}
-	var caught atomic.Int32
-	t.Run("without", func(t *testing.T) {
-		for _, place := range slices.Sorted(maps.Keys(places)) {
-			t.Run(place, func(t *testing.T) {
-				t.Parallel()
-				p := newProof(t, func(at string) bool { return at == place })
-				err := p.everyKill()
-				if err == nil {
-					_, err = p.everyPowerCut()
-				}
-				if err == nil && equivalent[place] == "" {
-					t.Error("nothing is noticed")
-				}
-				if err != nil {
-					caught.Add(1)
-					t.Logf("%.160s", err)
+	for how, mistake := range mistakes {
+		t.Run(how, func(t *testing.T) {
+			r := &row{Level: "teeth", What: map[string]string{"without": "each sync left out", "swapped": "each ordered pair swapped"}[how]}
+			defer tried(t, r)()
+			var mu sync.Mutex
+			t.Run("at", func(t *testing.T) {
+				for _, place := range placesOf(t, mistake) {
+					t.Run(place, func(t *testing.T) {
+						t.Parallel()
+						points, err := bite(t, mistake, place)
+						why := equivalent[how+" "+place]
+						if err == nil && why == "" {
+							t.Error("nothing is noticed")
+						}
+						if err != nil {
+							t.Logf("%.160s", err)
+						}
+						mu.Lock()
+						defer mu.Unlock()
+						r.Points += points
+						r.Mutants++
+						if err != nil {
+							r.Caught++
+						} else if why != "" {
+							r.Equivalent++
+						}
+					})
 				}
 			})
-		}
+		})
+	}
+}
+
+// placesOf lists where in the program a mistake can be made.
+func placesOf(t *testing.T, mistake func(func(string) bool, hook) hook) []string {
+	places := map[string]bool{}
+	p := newProof(t, func(next hook) hook {
+		return mistake(func(place string) bool {
+			places[place] = true
+			return false
+		}, next)
 	})
-	t.Logf("of %d places that sync, %d are missed when they do not, %d make no difference", len(places), caught.Load(), len(equivalent))
+	p.stopped(-1)
+	if err := p.everyKill(); err != nil {
+		t.Fatal(err)
+	}
+	return slices.Sorted(maps.Keys(places))
+}
+
+// bite puts the program with a mistake to the crashes until they notice.
+func bite(t *testing.T, mistake func(func(string) bool, hook) hook, place string) (points int, err error) {
+	p := newProof(t, func(next hook) hook { return mistake(func(at string) bool { return at == place }, next) })
+	if err = p.everyKill(); err == nil {
+		_, err = p.everyPowerCut()
+	}
+	return p.crashes, err
 }

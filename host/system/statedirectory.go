@@ -78,6 +78,10 @@ func (s *StateDirectory) Lock(name string) (io.Closer, error) {
 			return nil, err
 		}
 		dir, err = s.files.disk.OpenDir(s.path)
+	} else if err == nil {
+		if err = s.rooted(dir, name); err != nil {
+			_ = dir.Close()
+		}
 	}
 	if err != nil {
 		return nil, err
@@ -95,6 +99,22 @@ func (s *StateDirectory) Lock(name string) (io.Closer, error) {
 		return nil, err
 	}
 	return lock, nil
+}
+
+// rooted makes the directory's own name durable before the first file is made in
+// it: a crash may have been right behind the rename that gave it the name, and one
+// that still had its temporary name after the next, with a file in it, could not
+// be cleared away.
+func (s *StateDirectory) rooted(dir Dir, first string) error {
+	if _, err := dir.Stat(first); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	parent, err := s.files.disk.OpenDir(path.Dir(s.path))
+	if err != nil {
+		return err
+	}
+	defer parent.Close()
+	return parent.Sync()
 }
 
 // sweep removes every temporary in dir.

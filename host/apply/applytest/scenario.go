@@ -25,8 +25,15 @@ const MaxStoreBytes = 1 << 20
 
 // Scenario is a machine and the declarations it gets, one after the other.
 type Scenario struct {
-	Machine func() *systemtest.Machine
+	Prepare func(m *systemtest.Machine) // on a machine with empty /etc, /var/lib, /run and /srv
 	Passes  []apply.Desired
+}
+
+// Machine is a new one in memory, as it is before the first pass.
+func (s Scenario) Machine() *systemtest.Machine {
+	m := systemtest.New()
+	s.Prepare(m)
+	return m
 }
 
 // Clock is a wall clock that stands still.
@@ -36,7 +43,7 @@ func Clock() time.Time { return time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC) }
 // second that changes, adds and removes, and an empty one. Some files are there
 // before, and some of them are declared.
 func Demo() Scenario {
-	return Scenario{Machine: demoMachine, Passes: []apply.Desired{
+	return Scenario{Prepare: demoMachine, Passes: []apply.Desired{
 		Desired(1, demoFirst()...), Desired(2, demoSecond()...), Desired(3),
 	}}
 }
@@ -49,8 +56,7 @@ func Desired(generation uint64, resources ...declaration.Resource) apply.Desired
 	}
 }
 
-func demoMachine() *systemtest.Machine {
-	m := systemtest.New()
+func demoMachine(m *systemtest.Machine) {
 	file := func(content string) systemtest.Thing {
 		return systemtest.Thing{Type: system.TypeFile, Mode: 0o644, Content: content}
 	}
@@ -64,7 +70,6 @@ func demoMachine() *systemtest.Machine {
 		Users:    map[string]uint32{"demo": 999},
 		Units:    []systemtest.Unit{{Name: "demo.service", Reads: []string{"/etc/demo.conf", "/etc/demo/a.conf"}}},
 	})
-	return m
 }
 
 func demoFirst() []declaration.Resource {

@@ -3,6 +3,7 @@ package systemtest
 import (
 	"bytes"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -29,6 +30,7 @@ type Disk struct {
 	locks   map[*inode]bool
 	before  func(Op) error // nil means nothing interferes
 	count   int
+	swap    swap
 }
 
 // Op is one call that is about to be made; a hook may refuse it.
@@ -37,6 +39,8 @@ type Op struct {
 	Name    string // "write", "sync directory", "restart"
 	Where   string // path, unit or package
 	Changes bool   // the call changes something
+
+	fixed bool // it is not to be put off
 }
 
 func (o Op) String() string { return fmt.Sprintf("%d: %s %s", o.N, o.Name, o.Where) }
@@ -76,10 +80,13 @@ type operation struct {
 	change func(im *image, data []byte)
 }
 
+// furniture is the directories that are on every machine.
+var furniture = []string{"/etc", "/var", "/var/lib", "/run", "/srv"}
+
 // NewDisk is a disk with the directories /etc, /var/lib, /run and /srv on it.
 func NewDisk() *Disk {
 	d := &Disk{root: newInode(system.TypeDirectory, 0o755), locks: map[*inode]bool{}}
-	for _, p := range []string{"/etc", "/var", "/var/lib", "/run", "/srv"} {
+	for _, p := range furniture {
 		d.Put(p, Thing{Type: system.TypeDirectory, Mode: 0o755})
 	}
 	return d
@@ -164,26 +171,109 @@ func shown(data []byte) string {
 	return strconv.Quote(string(data))
 }
 
-// call counts a call and lets the hook refuse it.
+// call counts a call and lets the hook refuse it, or put it off.
 func (d *Disk) call(name, where string, changes bool) error {
+	op := Op{Name: name, Where: where, Changes: changes}
+	if err := d.catchUp(op); err != nil {
+		return err
+	}
+	if d.swap.do != nil {
+		op.fixed = true // one at a time
+		return d.allow(op)
+	}
+	d.swap = swap{}
+	err := d.allow(op)
+	if late := (*putOff)(nil); errors.As(err, &late) {
+		d.count-- // it counts when it is made
+		d.swap = swap{op: op, wanted: true, behind: late.behind}
+		return nil
+	}
+	return err
+}
+
+func (d *Disk) allow(op Op) error {
 	d.count++
+	op.N = d.count
 	if d.before == nil {
 		return nil
 	}
-	if err := d.before(Op{N: d.count, Name: name, Where: where, Changes: changes}); err != nil {
-		return &fs.PathError{Op: name, Path: where, Err: err}
+	if err := d.before(op); err != nil {
+		return &fs.PathError{Op: op.Name, Path: op.Where, Err: err}
 	}
 	return nil
 }
 
+// swap is a call that said it was done and may be done behind the next change.
+type swap struct {
+	op     Op
+	wanted bool          // what the call does next is to be put off
+	behind func(Op) bool // whether it is, behind this change
+	do     func()        // nil: there is none
+	passed bool          // the change it is behind has been
+}
+
+// catchUp does what was put off: once the change it is put off behind has been,
+// or at once when next is none of those. The machine may be cut there as at any
+// call.
+func (d *Disk) catchUp(next Op) error {
+	switch {
+	case d.swap.do == nil:
+		return nil
+	case !d.swap.passed && next.Changes && d.swap.behind(next):
+		d.swap.passed = true
+		return nil
+	}
+	late := d.swap
+	d.swap = swap{}
+	late.op.fixed = true
+	if err := d.allow(late.op); err != nil {
+		return err
+	}
+	late.do()
+	return nil
+}
+
+// conclude ends what was put off: what was to be behind a change that came is
+// lost, what no change came behind of is done.
+func (d *Disk) conclude() {
+	if d.swap.do != nil && !d.swap.passed {
+		d.swap.do()
+	}
+	d.swap = swap{}
+}
+
+// deferred says whether do is put off, and keeps it if so.
+func (d *Disk) deferred(do func()) bool {
+	if !d.swap.wanted {
+		return false
+	}
+	d.swap.wanted, d.swap.do = false, do
+	return true
+}
+
+// step implements Storage.
+func (d *Disk) step(name, where string, changes bool) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.call(name, where, changes)
+}
+
+func (d *Disk) watch(before func(Op) error) { d.before = before }
+
 // alter changes what the running system sees now, and what is durable later.
 func (d *Disk) alter(n *inode, data []byte, change func(im *image, data []byte)) {
+	if d.deferred(func() { d.alter(n, data, change) }) {
+		return
+	}
 	change(&n.now, data)
 	d.pending = append(d.pending, &operation{on: n, change: change, data: data})
 }
 
 // sync makes everything pending on n durable.
 func (d *Disk) sync(n *inode) {
+	if d.deferred(func() { d.sync(n) }) {
+		return
+	}
 	d.pending = slices.DeleteFunc(d.pending, func(o *operation) bool {
 		if o.on == n {
 			o.change(&n.durable, o.data)

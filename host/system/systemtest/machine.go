@@ -22,22 +22,43 @@ var ErrCut = errors.New("the machine is off")
 // errDeleted makes a sync do nothing and say that it did.
 var errDeleted = errors.New("this sync was deleted")
 
+// putOff makes a call be done behind the change that follows it, if behind says
+// so of that one, and before it otherwise.
+type putOff struct{ behind func(second Op) bool }
+
+func (*putOff) Error() string { return "this call is put off" }
+
 // Machine is a whole machine. It implements resource.Machine.
 type Machine struct {
 	*system.Files
 	*Packages
 	*Services
-	Disk *Disk
+	Disk Storage
 	cut  bool
 	hook func(Op) error
 }
 
-// New is a machine with nothing on it.
-func New() *Machine { return assemble(NewDisk(), newPackages(), newServices()) }
+// Storage is a disk that a test looks at, and puts things on, by other means
+// than the host's: Disk in memory, or Tree on a real file system.
+type Storage interface {
+	system.Disk
+	Put(p string, t Thing)           // durably, whatever was there; a Type of "" removes
+	Content(p string) (string, bool) // of the file at p, and whether there is one
+	String() string                  // a line for each name, in order
 
-func assemble(d *Disk, p *Packages, u *Services) *Machine {
+	step(name, where string, changes bool) error // a call is made; a hook may refuse it
+	watch(before func(Op) error)                 // asked before every call
+}
+
+// New is a machine with nothing on it.
+func New() *Machine { return On(NewDisk()) }
+
+// On is a machine with nothing but what is on its disk.
+func On(d Storage) *Machine { return assemble(d, newPackages(), newServices()) }
+
+func assemble(d Storage, p *Packages, u *Services) *Machine {
 	m := &Machine{Files: system.NewFiles(d, 1), Packages: p, Services: u, Disk: d}
-	d.before = m.interfere
+	d.watch(m.interfere)
 	p.m, u.m = m, m
 	return m
 }
@@ -97,6 +118,28 @@ func WithoutSync(match func(place string) bool, next func(Op) error) func(Op) er
 	}
 }
 
+// Swapped is a hook under which of two changes, one right behind the other, at
+// places in the program that match, the second is made first, on top of what
+// next does. The place of a call begins with its name; pairs of which neither is
+// a sync are not asked about, because no disk orders them.
+func Swapped(match func(first, second string) bool, next func(Op) error) func(Op) error {
+	return func(op Op) error {
+		if op.fixed || !swappable[op.Name] {
+			return next(op)
+		}
+		first := op.Name + " < " + place()
+		return &putOff{behind: func(second Op) bool {
+			syncs := strings.HasPrefix(op.Name, "sync") != strings.HasPrefix(second.Name, "sync")
+			return syncs && swappable[second.Name] && match(first, second.Name+" < "+place())
+		}}
+	}
+}
+
+// swappable are the calls that give nothing back but an error.
+var swappable = map[string]bool{
+	"write": true, "sync": true, "sync directory": true, "rename": true, "unlink": true, "rmdir": true,
+}
+
 // place names the functions of the host that led to this call, innermost first.
 func place() string {
 	var names []string
@@ -116,8 +159,15 @@ func place() string {
 
 // Killed is the machine after the host alone was killed: nothing is lost.
 func (m *Machine) Killed() {
-	m.cut, m.hook, m.Disk.locks = false, nil, map[*inode]bool{}
+	m.cut, m.hook = false, nil
+	if d, ok := m.Disk.(*Disk); ok {
+		d.conclude()
+		d.locks = map[*inode]bool{} // a kernel does that by itself
+	}
 }
+
+// Off says whether the machine is cut.
+func (m *Machine) Off() bool { return m.cut }
 
 // Loss decides what of the changes that were not synced a power cut takes.
 type Loss struct {
@@ -161,13 +211,22 @@ func hole(data []byte) []byte {
 	return append(make([]byte, len(data)/2), data[len(data)/2:]...)
 }
 
-// Pending is the number of changes that are not synced.
-func (m *Machine) Pending() int { return len(m.Disk.pending) }
+// Pending is the number of changes that are not synced. The disk has to be a
+// Disk, for PowerCut too.
+func (m *Machine) Pending() int {
+	d := m.Disk.(*Disk)
+	d.conclude()
+	return len(d.pending)
+}
 
 // PowerCut is the machine as it comes up after the power was cut: a new one,
 // with what loss leaves. m itself is not changed.
-func (m *Machine) PowerCut(loss Loss) *Machine {
-	up := assemble(m.Disk.crash(loss), m.Packages.clone(), m.Services.rebooted())
+func (m *Machine) PowerCut(loss Loss) *Machine { return m.Rebooted(m.Disk.(*Disk).crash(loss)) }
+
+// Rebooted is the machine as it comes up with what is on a disk: a new one. m
+// itself is not changed.
+func (m *Machine) Rebooted(on Storage) *Machine {
+	up := assemble(on, m.Packages.clone(), m.Services.rebooted())
 	for _, unit := range up.sorted() {
 		if unit.Enabled == "enabled" {
 			up.begin(unit)
@@ -179,6 +238,7 @@ func (m *Machine) PowerCut(loss Loss) *Machine {
 func (d *Disk) crash(loss Loss) *Disk {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.conclude()
 	images := map[*inode]image{}
 	for i, op := range d.pending {
 		if !loss.Keeps(i, len(d.pending)) {
@@ -237,9 +297,7 @@ func (m *Machine) String() string {
 
 // call is a call that is not about files.
 func (m *Machine) call(name, where string, changes bool) error {
-	m.Disk.mu.Lock()
-	defer m.Disk.mu.Unlock()
-	if err := m.Disk.call(name, where, changes); err != nil {
+	if err := m.Disk.step(name, where, changes); err != nil {
 		return fmt.Errorf("%s %s: %w", name, where, err)
 	}
 	return nil

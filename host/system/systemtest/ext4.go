@@ -1,0 +1,124 @@
+package systemtest
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// ShutdownFlag says what ext4 still writes when it is cut off its disk.
+// https://git.kernel.org/pub/scm/linux/kernel/git/torvalds/linux.git/tree/fs/ext4/ext4.h, EXT4_GOING_FLAGS
+type ShutdownFlag uint32
+
+// The flags: everything, its journal but no data, nothing.
+const (
+	ShutdownDefault    ShutdownFlag = 0
+	ShutdownLogFlush   ShutdownFlag = 1
+	ShutdownNoLogFlush ShutdownFlag = 2
+)
+
+func (f ShutdownFlag) String() string {
+	return map[ShutdownFlag]string{ShutdownDefault: "default", ShutdownLogFlush: "logflush", ShutdownNoLogFlush: "nologflush"}[f]
+}
+
+// https://git.kernel.org/pub/scm/linux/kernel/git/torvalds/linux.git/tree/include/uapi/linux/ext4.h
+const ext4Shutdown = 0x8004587d // EXT4_IOC_SHUTDOWN, _IOR('X', 125, __u32)
+
+// MakeExt4 makes a file with a small, empty file system in it.
+func MakeExt4(image string) error {
+	if err := os.WriteFile(image, nil, 0o600); err != nil {
+		return err
+	}
+	if err := os.Truncate(image, 6<<20); err != nil {
+		return err
+	}
+	out, err := exec.Command("mkfs.ext4", "-q", "-F", "-b", "1024", "-J", "size=1", "-O", "^resize_inode", image).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("mkfs.ext4: %w: %s", err, out)
+	}
+	return nil
+}
+
+// Ext4 is a file system that is mounted.
+type Ext4 struct{ at string }
+
+// MountExt4 mounts what is in image, by a loop device that goes with the mount.
+func MountExt4(image, at string) (*Ext4, error) {
+	file, err := os.OpenFile(image, os.O_RDWR, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	loop, err := attach(file)
+	if err != nil {
+		return nil, err
+	}
+	defer loop.Close()
+	if err := unix.Mount(loop.Name(), at, "ext4", unix.MS_NOATIME, ""); err != nil {
+		return nil, fmt.Errorf("mount %s: %w", loop.Name(), err)
+	}
+	if err := os.Remove(at + "/lost+found"); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, errors.Join(err, unix.Unmount(at, unix.MNT_DETACH))
+	}
+	return &Ext4{at: at}, nil
+}
+
+// attach finds a loop device for the file; somebody else may take it first.
+func attach(file *os.File) (*os.File, error) {
+	control, err := os.OpenFile("/dev/loop-control", os.O_RDWR, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer control.Close()
+	for range 100 {
+		n, err := unix.IoctlRetInt(int(control.Fd()), unix.LOOP_CTL_GET_FREE)
+		if err != nil {
+			return nil, fmt.Errorf("find a free loop device: %w", err)
+		}
+		loop, err := os.OpenFile(fmt.Sprintf("/dev/loop%d", n), os.O_RDWR, 0)
+		if err != nil {
+			return nil, err
+		}
+		config := unix.LoopConfig{Fd: uint32(file.Fd())}
+		config.Info.Flags = unix.LO_FLAGS_AUTOCLEAR
+		err = unix.IoctlLoopConfigure(int(loop.Fd()), &config)
+		if err == nil {
+			return loop, nil
+		}
+		_ = loop.Close()
+		if !errors.Is(err, unix.EBUSY) {
+			return nil, fmt.Errorf("set up %s: %w", loop.Name(), err)
+		}
+	}
+	return nil, errors.New("every loop device is taken")
+}
+
+// Shutdown cuts the file system off its disk: what is not there yet is lost.
+func (e *Ext4) Shutdown(flag ShutdownFlag) error {
+	dir, err := os.Open(e.at)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, dir.Fd(), ext4Shutdown, uintptr(unsafe.Pointer(&flag))); errno != 0 {
+		return fmt.Errorf("shut down %s: %w", e.at, errno)
+	}
+	return nil
+}
+
+// Unmount ends the mount and its loop device. Nothing on it may be open.
+func (e *Ext4) Unmount() error {
+	// A process that is just being started has everything open that this one has,
+	// until its program begins.
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	if err := unix.Unmount(e.at, 0); err != nil {
+		return errors.Join(fmt.Errorf("unmount %s: %w", e.at, err), unix.Unmount(e.at, unix.MNT_DETACH))
+	}
+	return nil
+}
