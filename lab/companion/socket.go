@@ -68,7 +68,7 @@ func (c *Client) Ask(ctx context.Context, method, path string, body []byte) ([]b
 		return nil, fmt.Errorf("ask %s at %s: %v", c.what, c.socket, err)
 	}
 	answer, err := c.http.Do(r)
-	if errors.Is(err, syscall.ENOENT) || errors.Is(err, syscall.ECONNREFUSED) {
+	if absent(err) {
 		return nil, fmt.Errorf("ask %s at %s: %w", c.what, c.socket, ErrAbsent)
 	}
 	if err != nil {
@@ -83,4 +83,11 @@ func (c *Client) Ask(ctx context.Context, method, path string, body []byte) ([]b
 		return nil, fmt.Errorf("ask %s at %s: %v", c.what, c.socket, err)
 	}
 	return text, nil
+}
+
+// absent tells whether an error is that of a socket without a process, or of a
+// process that has ended before it answered.
+func absent(err error) bool {
+	return errors.Is(err, syscall.ENOENT) || errors.Is(err, syscall.ECONNREFUSED) ||
+		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, io.EOF)
 }

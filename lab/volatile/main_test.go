@@ -33,19 +33,18 @@ func TestMain(m *testing.M) {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
-	case len(os.Args) == 3 && os.Args[1] == "hold":
-		hold(os.Args[2])
+	case len(os.Args) == 4 && os.Args[1] == "hold":
+		hold(os.Args[2], os.Args[3])
 	default:
 		goleak.VerifyTestMain(m)
 	}
 }
 
-// hold opens a disk to write, writes the word "unflushed" where it may overwrite
-// "flushed", and goes on for ever.
-func hold(disk string) {
+// hold opens a disk to write, writes to its beginning, and goes on for ever.
+func hold(disk, content string) {
 	f, err := os.OpenFile(disk, os.O_RDWR, 0)
 	if err == nil {
-		_, err = f.WriteAt([]byte("unflushed"), 0)
+		_, err = f.WriteAt([]byte(content), 0)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -126,14 +125,15 @@ func content(t *testing.T, path string) string {
 	return string(b)
 }
 
-// holder is a process that has a disk open and does not end.
-func holder(t *testing.T, disk string) *exec.Cmd {
+// holder is a process that has written to a disk, has it open and does not end. It
+// is another one than the test's, because a power cut kills it.
+func holder(t *testing.T, disk, content string) *exec.Cmd {
 	t.Helper()
 	exe, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(exe, "hold", disk)
+	cmd := exec.Command(exe, "hold", disk, content)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err == nil {
