@@ -41,7 +41,7 @@ networks, and destroying it leaves nothing behind.`,
 	root.AddCommand(
 		newVerify(a),
 		newRaise(a), newList(a), newStatus(a), newExec(a), newCopy(a), newConsole(a), newLogs(a),
-		newForward(a), newCollect(a), newWatch(a),
+		newSSH(a), newSSHConfig(a), newForward(a), newCollect(a), newWatch(a),
 		newPower(a), newDestroy(a), newReap(a),
 		newSnapshot(a), newRestore(a), newFork(a),
 		newWorld(),
