@@ -16,17 +16,26 @@ import (
 // because whoever asked for it was killed, is not ended at once.
 const endLimit = 30 * time.Second
 
-// end destroys machines of a plan until the hypervisor lists none of them. Only
-// what carries the run's id is touched: another lab's may have the same name.
+// End ends machines of a plan, as a power cut does, until the hypervisor lists
+// none of them. Only what carries the run's id is touched: another lab's may have
+// the same name.
+func (l *Lab) End(ctx context.Context, p Plan, machines ...Machine) error {
+	return l.end(ctx, p, machines...)
+}
+
+// end is End.
 func (l *Lab) end(ctx context.Context, p Plan, machines ...Machine) error {
 	ctx, cancel := context.WithTimeout(ctx, endLimit)
 	defer cancel()
 	again := time.NewTicker(l.cfg.Poll)
 	defer again.Stop()
-	for {
+	for first := true; ; first = false {
 		left, err := l.endOnce(ctx, p, machines)
 		if err == nil && !left {
 			return nil
+		}
+		if err == nil && first {
+			continue // most are gone by now
 		}
 		select {
 		case <-ctx.Done():

@@ -50,13 +50,19 @@ func (h *Held) Release() {
 	}
 }
 
-// Begin marks the record as changed by this process, in that phase, by that work.
-func (h *Held) Begin(phase Phase, work Work) error {
+// Begin marks the record as changed by this process, in that phase, by that
+// work, and makes what changes it at once; nil: nothing more.
+func (h *Held) Begin(phase Phase, work Work, change func(*Record)) error {
 	self, err := h.lab.cfg.Computer.Self()
 	if err != nil {
 		return err
 	}
-	return h.Update(func(r *Record) { r.Phase, r.Process, r.Work = phase, self, &work })
+	return h.Update(func(r *Record) {
+		r.Phase, r.Process, r.Work = phase, self, &work
+		if change != nil {
+			change(r)
+		}
+	})
 }
 
 // Room tells whether a scenario that is not raised would be admitted now, beside
@@ -105,11 +111,6 @@ func (h *Held) Remove(ctx context.Context) error {
 	}
 	h.Record = nil
 	return nil
-}
-
-// End ends machines of the scenario, as a power cut does.
-func (h *Held) End(ctx context.Context, machines ...Machine) error {
-	return h.lab.end(ctx, h.Record.Plan, machines...)
 }
 
 // StrikeAgain does to machines that were restored the faults of the record that

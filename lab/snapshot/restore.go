@@ -109,7 +109,8 @@ func (r *restoring) options() error {
 	return nil
 }
 
-// begin writes down what is about to be made, and ends what is in its place.
+// begin writes down what is about to be made. What is in its place and does not
+// fit is removed.
 func (r *restoring) begin(ctx context.Context) error {
 	if r.fresh {
 		if err := r.held.Remove(ctx); err != nil { // of another declaration, or cut off
@@ -124,14 +125,7 @@ func (r *restoring) begin(ctx context.Context) error {
 			Faults: r.m.Faults, Snapshots: r.ancestors(),
 		})
 	}
-	work := lifecycle.Work{Snapshot: r.m.Name}
-	if err := r.held.Begin(lifecycle.Restoring, work); err != nil {
-		return err
-	}
-	if err := r.held.End(ctx, r.machines...); err != nil {
-		return err
-	}
-	return r.held.Update(func(rec *lifecycle.Record) {
+	return r.held.Begin(lifecycle.Restoring, lifecycle.Work{Snapshot: r.m.Name}, func(rec *lifecycle.Record) {
 		rec.Plan, rec.Accelerator = r.plan, r.m.Platform.Accelerator
 		if r.o.Machine == "" {
 			rec.Faults = r.m.Faults
@@ -154,7 +148,7 @@ func (r *restoring) giveUp(ctx context.Context, what string, err error) error {
 		}
 		return failure(ctx, what, errors.Join(err, undone), next)
 	}
-	ended := r.held.End(undo, r.machines...)
+	ended := r.cfg.Lab.End(undo, r.plan, r.machines...)
 	return failure(ctx, what, errors.Join(err, ended), fmt.Sprintf(
 		"what ran had been ended: restore again, this snapshot or another, or `lab destroy %s` (its snapshots stay)", r.name()))
 }

@@ -16,13 +16,10 @@ import (
 // run makes what the record names and lets it run. Everything that can be done
 // while the machines stand is; they run on together.
 func (r *restoring) run(ctx context.Context) error {
-	if err := r.files(ctx); err != nil {
+	if err := r.files(); err != nil {
 		return err
 	}
-	if err := r.step("the world is as it was", func() error { return r.world(ctx) }); err != nil {
-		return err
-	}
-	if err := r.step("machines have their memory", func() error { return r.memory(ctx) }); err != nil {
+	if err := r.step("machines have their memory, and the world its state", func() error { return r.stand(ctx) }); err != nil {
 		return err
 	}
 	if err := r.step("machines run on, with clock and entropy of their own", func() error { return r.runOn(ctx) }); err != nil {
@@ -56,16 +53,10 @@ func (r *restoring) step(what string, do func() error) error {
 	return err
 }
 
-// files makes the directories, the layers that machines will write to, and what
-// is kept of the scenario's own files.
-func (r *restoring) files(ctx context.Context) error {
+// files makes the directories, and brings what is kept of the scenario's own files.
+func (r *restoring) files() error {
 	for _, dir := range []string{r.plan.Runtime, r.cfg.Lab.Layers()} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
-			return err
-		}
-	}
-	for _, m := range r.machines {
-		if err := r.cfg.Ports.Disks.Overlay(ctx, r.cfg.Lab.Layer(m.Layers[0]), m.Spec.Disk); err != nil {
 			return err
 		}
 	}
@@ -75,25 +66,25 @@ func (r *restoring) files(ctx context.Context) error {
 	return link(r.store.Path(r.m.Scenario, r.m.Name), r.plan.Directory)
 }
 
-// world makes the outside be as it was at the cut. One that lives is kept, and
-// with it its issuer.
-func (r *restoring) world(ctx context.Context) error {
-	ports := r.cfg.Ports
+// stand makes machines and world stand, side by side: nobody runs yet.
+func (r *restoring) stand(ctx context.Context) error {
+	if r.newWorld && !r.fresh { // a world is cleared when nobody is in it any more
+		if err := r.cfg.Lab.End(ctx, r.plan, r.machines...); err != nil {
+			return err
+		}
+	}
+	group, side := errgroup.WithContext(ctx)
 	if r.newWorld {
-		if err := ports.World.Remove(ctx, r.plan.World, r.held.Record.World); err != nil {
-			return fmt.Errorf("clear an earlier world: %w", err)
-		}
-		p, err := ports.World.Start(ctx, r.plan.World)
-		if err != nil {
-			return err
-		}
-		if err := r.held.Update(func(rec *lifecycle.Record) { rec.World = p }); err != nil {
-			return err
-		}
-		r.roots = true
+		group.Go(func() error { return r.startWorld(side) })
+	}
+	for _, m := range r.machines {
+		group.Go(func() error { return r.standMachine(side, m, r.state(m.Name)) })
+	}
+	if err := group.Wait(); err != nil {
+		return err
 	}
 	if r.o.Machine != "" && !r.newWorld {
-		return nil // the others live in it as it is
+		return nil // the others live in the world as it is
 	}
 	if err := r.cfg.Ports.World.SetState(ctx, r.plan.World, []byte(r.m.World)); err != nil {
 		return fmt.Errorf("give the world its state: %w", err)
@@ -101,18 +92,42 @@ func (r *restoring) world(ctx context.Context) error {
 	return nil
 }
 
-// memory restores the machines, paused, side by side.
-func (r *restoring) memory(ctx context.Context) error {
-	dir := r.store.Path(r.m.Scenario, r.m.Name)
-	return r.each(ctx, func(ctx context.Context, m lifecycle.Machine, was Machine) error {
-		ctx, cancel := context.WithTimeoutCause(ctx, memoryLimit, fmt.Errorf("not within %s", memoryLimit))
-		defer cancel()
-		err := r.cfg.Ports.Memory.Restore(ctx, r.spec(m), filepath.Join(dir, was.Memory))
-		if err != nil {
-			return fmt.Errorf("restore machine %s: %w", m.Name, err)
+// startWorld begins the outside anew. One that lives is kept instead, and with
+// it its issuer.
+func (r *restoring) startWorld(ctx context.Context) error {
+	ports := r.cfg.Ports
+	if err := ports.World.Remove(ctx, r.plan.World, r.held.Record.World); err != nil {
+		return fmt.Errorf("clear an earlier world: %w", err)
+	}
+	p, err := ports.World.Start(ctx, r.plan.World)
+	if err != nil {
+		return err
+	}
+	r.roots = true
+	return r.held.Update(func(rec *lifecycle.Record) { rec.World = p })
+}
+
+// standMachine restores a machine, paused, on a new layer over the frozen one,
+// once what was in its place has ended.
+func (r *restoring) standMachine(ctx context.Context, m lifecycle.Machine, was Machine) error {
+	if !r.fresh {
+		if err := r.cfg.Lab.End(ctx, r.plan, m); err != nil {
+			return err
 		}
+	}
+	if err := r.cfg.Ports.Disks.Overlay(ctx, r.cfg.Lab.Layer(m.Layers[0]), m.Spec.Disk); err != nil {
+		return err
+	}
+	if was.Memory == "" {
 		return nil
-	})
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, memoryLimit, fmt.Errorf("not within %s", memoryLimit))
+	defer cancel()
+	memory := filepath.Join(r.store.Path(r.m.Scenario, r.m.Name), was.Memory)
+	if err := r.cfg.Ports.Memory.Restore(ctx, r.spec(m), memory); err != nil {
+		return fmt.Errorf("restore machine %s: %w", m.Name, err)
+	}
+	return nil
 }
 
 // each does something to every machine that has a memory, side by side.

@@ -175,7 +175,7 @@ func (t *taking) freeze(ctx context.Context) (err error) {
 			work.Paused = append(work.Paused, m.Name)
 		}
 	}
-	if err := t.held.Begin(lifecycle.Snapshotting, work); err != nil {
+	if err := t.held.Begin(lifecycle.Snapshotting, work, nil); err != nil {
 		return err
 	}
 	frozen := t.held.Record.Plan.Machines
