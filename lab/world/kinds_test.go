@@ -165,12 +165,15 @@ func TestEasyNAT(t *testing.T) {
 		t.Errorf("the stranger is answered by %s, want %s", by, as)
 	}
 
-	second := c.seen(other, a, atA)
+	elsewhere, atElsewhere := c.open(pub, 4004) // where the port would be free
+	second := c.seen(other, elsewhere, atElsewhere)
 	if second == as || second.Addr() != as.Addr() {
 		t.Errorf("another machine's port is seen as %s, the first as %s", second, as)
 	}
-	if again := c.seen(other, b, atB); again != second {
-		t.Errorf("another destination sees the second machine as %s, want %s", again, second)
+	for by, at := range map[*worldtest.Socket]netip.AddrPort{a: atA, b: atB} {
+		if again := c.seen(other, by, at); again != second {
+			t.Errorf("%s sees the second machine as %s, want %s", at, again, second)
+		}
 	}
 	if err := stranger.Send(netip.AddrPortFrom(as.Addr(), 5000), "knock"); err != nil {
 		t.Fatal(err)

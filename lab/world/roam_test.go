@@ -120,7 +120,15 @@ func TestRouterRoams(t *testing.T) {
 	pub.Autoconf(soon(t))
 	desk.Autoconf(soon(t))
 	town := city{t, u}
-	hears, called := town.open(pub, 4001)
+	type server struct {
+		socket *worldtest.Socket
+		at     netip.AddrPort
+	}
+	var servers []server // the second finds the port mapped already
+	for _, port := range []uint16{4001, 4002} {
+		socket, at := town.open(pub, port)
+		servers = append(servers, server{socket, at})
+	}
 	mine, _ := town.open(desk, 4000)
 	for _, way := range []struct {
 		segment, as string
@@ -129,8 +137,10 @@ func TestRouterRoams(t *testing.T) {
 		if err := roam(t, client, "box", way.segment); err != nil {
 			t.Fatal(err)
 		}
-		if as := town.seen(mine, hears, called); as.String() != way.as {
-			t.Errorf("in %s it is seen as %s, want %s", way.segment, as, way.as)
+		for _, s := range servers {
+			if as := town.seen(mine, s.socket, s.at); as.String() != way.as {
+				t.Errorf("in %s it is seen by %s as %s, want %s", way.segment, s.at, as, way.as)
+			}
 		}
 		if way.six {
 			caller(t, desk, pub, pub.NIC.IPv6.Addr())

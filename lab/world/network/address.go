@@ -54,7 +54,7 @@ const protocol = unix.RTPROT_STATIC
 // applyRoutes makes exactly these ways of this package be there.
 func applyRoutes(routes []Route) error {
 	for _, r := range routes {
-		way := &netlink.Route{Dst: ipNet(r.To), Gw: r.Via.AsSlice(), Protocol: protocol, MTU: r.MTU, MTULock: r.MTU > 0}
+		way := &netlink.Route{Dst: ipNet(r.To), Gw: r.Via.AsSlice(), Protocol: protocol, MTU: r.MTU}
 		if r.Link != "" {
 			if err := ownWay(way, r); err != nil {
 				return err
