@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"mesh/lab/fault"
 	"mesh/lab/underlay"
 	"mesh/lab/world"
 	"mesh/lab/world/worldtest"
@@ -203,6 +204,56 @@ func TestRoamingStays(t *testing.T) {
 		}
 		if diff := cmp.Diff(strings.TrimSpace(state), strings.TrimSpace(string(got))); diff != "" {
 			t.Errorf("(-put +got):\n%s", diff)
+		}
+	}
+}
+
+// TestFaultsRoam: what was done to a machine goes along with it, and what was
+// done to a segment stays there; undone, it is where it stands all the same.
+func TestFaultsRoam(t *testing.T) {
+	worldtest.Need(t)
+	u := plan(t, road, "00000053")
+	c := config(t, u)
+	start(t, c)
+	client := world.NewClient(c.Control)
+	pub, laptop := up(t, u, "pub"), up(t, u, "laptop")
+	town := city{t, u}
+	hears, called := town.open(pub, 4001)
+	const slow = 100 * time.Millisecond
+	late := func(what string) fault.Fault {
+		f, err := fault.Resolve(fault.Fault{Name: "late", Kind: fault.Delay, On: on(t, what), Delay: fault.Duration(slow)}, u)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	for i, step := range []struct {
+		state world.State
+		slow  bool
+	}{
+		{world.State{Faults: []fault.Fault{late("laptop")}}, true},
+		{world.State{Faults: []fault.Fault{late("laptop")}, Stands: map[string]string{"laptop": "cafe"}}, true},
+		{world.State{Stands: map[string]string{"laptop": "cafe"}}, false},
+		{world.State{Faults: []fault.Fault{late("segment:home")}}, true},
+		{world.State{Faults: []fault.Fault{late("segment:home")}, Stands: map[string]string{"laptop": "cafe", "box": "abroad"}}, false},
+		{world.State{}, false},
+	} {
+		state, err := json.Marshal(step.state)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := client.SetState(soon(t), state); err != nil {
+			t.Fatal(err)
+		}
+		laptop.Unplug()
+		lease := laptop.Lease(soon(t))
+		own, _ := netip.AddrFromSlice(lease.ACK.YourIPAddr.To4())
+		from := laptop.UDP(soon(t), netip.AddrPortFrom(own, uint16(4100+i)))
+		town.seen(from, hears, called) // who is who is asked for
+		begun := time.Now()
+		town.seen(from, hears, called)
+		if took := time.Since(begun); took >= slow != step.slow {
+			t.Errorf("step %d, %s: there and back takes %v", i, state, took)
 		}
 	}
 }
