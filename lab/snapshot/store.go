@@ -139,9 +139,11 @@ func entries(dir string) (names []string, err error) {
 	return names, err
 }
 
-// Layers is lifecycle.Snapshots'.
+// Layers is lifecycle.Snapshots': those of snapshots, and of what Stage has announced.
 func (s Store) Layers() (ids []string, err error) {
 	all, err := s.List("")
+	staged, problem := s.staged()
+	all, err = append(all, staged...), errors.Join(err, problem)
 	for _, m := range all {
 		for _, l := range m.Layers {
 			ids = append(ids, l.ID)
@@ -150,22 +152,60 @@ func (s Store) Layers() (ids []string, err error) {
 	return ids, err
 }
 
-// Write makes a snapshot of the files that lie in its directory and the layers
-// that there are: its manifest, durably, at once or not at all.
-func (s Store) Write(m Manifest) error {
+// stagedName is a manifest that is not in force yet.
+const stagedName = manifestName + ".new"
+
+// Stage announces, durably, the snapshot that Write will make, so that its
+// layers are kept until then. Its directory is there, and is held by whoever
+// holds the scenario.
+func (s Store) Stage(m Manifest) error {
 	data, err := m.Marshal()
 	if err != nil {
 		return err
 	}
 	dir := s.Path(m.Scenario, m.Name)
-	f, err := os.OpenFile(filepath.Join(dir, manifestName+".new"), os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o644)
+	f, err := os.OpenFile(filepath.Join(dir, stagedName), os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o644)
 	if err != nil {
 		return fmt.Errorf("write manifest: %w", err)
 	}
 	_, err = f.Write(data)
-	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
-		err = os.Rename(f.Name(), filepath.Join(dir, manifestName))
+	if err = errors.Join(err, f.Sync(), f.Close(), syncDir(dir)); err != nil {
+		return fmt.Errorf("write manifest: %w", err)
 	}
+	return nil
+}
+
+// staged reads the manifests that are announced. One that is cut short was not.
+func (s Store) staged() (all []Manifest, err error) {
+	scenarios, err := entries(s.root())
+	problems := []error{err}
+	for _, scenario := range scenarios {
+		names, err := entries(s.Path(scenario, ""))
+		problems = append(problems, err)
+		for _, name := range names {
+			data, err := os.ReadFile(filepath.Join(s.Path(scenario, name), stagedName))
+			if err != nil {
+				if !errors.Is(err, fs.ErrNotExist) {
+					problems = append(problems, err)
+				}
+				continue
+			}
+			if m, err := Parse(data); err == nil {
+				all = append(all, m)
+			}
+		}
+	}
+	return all, errors.Join(problems...)
+}
+
+// Write makes a snapshot of the files that lie in its directory and the layers
+// that there are: its manifest, durably, at once or not at all.
+func (s Store) Write(m Manifest) error {
+	if err := s.Stage(m); err != nil {
+		return err
+	}
+	dir := s.Path(m.Scenario, m.Name)
+	err := os.Rename(filepath.Join(dir, stagedName), filepath.Join(dir, manifestName))
 	for _, dir := range []string{dir, filepath.Dir(dir), s.root()} {
 		err = errors.Join(err, syncDir(dir))
 	}
