@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 		}
 	}
 	// Each draw raises scenarios; more of them on request.
-	if err := flag.Set("rapid.checks", "20"); err != nil {
+	if err := flag.Set("rapid.checks", "10"); err != nil {
 		panic(err)
 	}
 	goleak.VerifyTestMain(m)
