@@ -83,12 +83,7 @@ func (s Spec) checkNICs(wrong func(field, format string, args ...any)) {
 	macs, taps := map[string]int{}, map[string]int{}
 	for i, n := range s.NICs {
 		field := fmt.Sprintf("nics[%d]", i)
-		if !macForm.MatchString(n.MAC) {
-			wrong(field+".mac", "%q is not a machine's Ethernet address in lower case", n.MAC)
-		}
-		if len(n.Tap) > maxLink || !linkForm.MatchString(n.Tap) {
-			wrong(field+".tap", "%q is not a link name of 1 to %d bytes", n.Tap, maxLink)
-		}
+		n.check(field, wrong)
 		if other, taken := macs[n.MAC]; taken {
 			wrong(field+".mac", "%q is also the address of nics[%d]", n.MAC, other)
 		}
@@ -96,5 +91,23 @@ func (s Spec) checkNICs(wrong func(field, format string, args ...any)) {
 			wrong(field+".tap", "%q is also the tap of nics[%d]", n.Tap, other)
 		}
 		macs[n.MAC], taps[n.Tap] = i, i
+	}
+}
+
+// Check reports every problem of n, one a line, or nil.
+func (n NIC) Check() error {
+	var problems []error
+	n.check("nic", func(field, format string, args ...any) {
+		problems = append(problems, fmt.Errorf("%s: %s", field, fmt.Sprintf(format, args...)))
+	})
+	return errors.Join(problems...)
+}
+
+func (n NIC) check(field string, wrong func(field, format string, args ...any)) {
+	if !macForm.MatchString(n.MAC) {
+		wrong(field+".mac", "%q is not a machine's Ethernet address in lower case", n.MAC)
+	}
+	if len(n.Tap) > maxLink || !linkForm.MatchString(n.Tap) {
+		wrong(field+".tap", "%q is not a link name of 1 to %d bytes", n.Tap, maxLink)
 	}
 }

@@ -85,6 +85,46 @@ func Print(text string) []byte {
 	return disk(append(code, 0)...)
 }
 
+// Count writes how often the timer has ticked, 18 times a second, to the first
+// serial port: four hexadecimal digits and a line end each time. It keeps the
+// number in memory, so it goes on where it was when the memory is put back.
+func Count() []byte {
+	return disk(
+		0x31, 0xc0, // xor ax, ax
+		0x8e, 0xd8, // mov ds, ax
+		0xc7, 0x06, 0x00, 0x7e, 0x00, 0x00, // mov word [0x7e00], 0
+		// count:
+		0xfb,                   // sti
+		0xf4,                   // hlt: until the timer ticks
+		0xff, 0x06, 0x00, 0x7e, // inc word [0x7e00]
+		0x8b, 0x1e, 0x00, 0x7e, // mov bx, [0x7e00]
+		0xb9, 0x04, 0x00, // mov cx, 4
+		// digit:
+		0xc1, 0xc3, 0x04, // rol bx, 4
+		0x88, 0xd8, // mov al, bl
+		0x24, 0x0f, // and al, 0x0f
+		0x3c, 0x0a, // cmp al, 10
+		0x1c, 0x69, // sbb al, 0x69
+		0x2f,             // das: now it is the digit's letter
+		0xe8, 0x09, 0x00, // call send
+		0xe2, 0xef, // loop digit
+		0xb0, 0x0a, // mov al, line end
+		0xe8, 0x02, 0x00, // call send
+		0xeb, 0xdb, // jmp count
+		// send:
+		0x88, 0xc4, // mov ah, al
+		0xba, 0xfd, 0x03, // mov dx, 0x3fd: line status
+		// wait:
+		0xec,       // in al, dx
+		0xa8, 0x20, // test al, 0x20: ready to send
+		0x74, 0xfb, // jz wait
+		0x88, 0xe0, // mov al, ah
+		0xba, 0xf8, 0x03, // mov dx, 0x3f8: data
+		0xee, // out dx, al
+		0xc3, // ret
+	)
+}
+
 // halt stops the processor, whatever interrupts it.
 var halt = [...]byte{
 	0xfa,       // cli

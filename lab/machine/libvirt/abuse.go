@@ -2,7 +2,6 @@ package libvirt
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	rpc "github.com/digitalocean/go-libvirt"
@@ -26,12 +25,13 @@ func (h *Hypervisor) Link(ctx context.Context, name, mac string, up bool) error 
 	if up {
 		state = "up"
 	}
-	return h.with(ctx, "set the link of machine "+name+" "+state, name, func(c *rpc.Libvirt, d rpc.Domain) error {
-		domain, err := describe(c, d)
+	what := fmt.Sprintf("set link %s of machine %s %s", mac, name, state)
+	return h.with(ctx, what, name, func(c *rpc.Libvirt, d rpc.Domain) error {
+		now, err := describe(c, d)
 		if err != nil {
 			return err
 		}
-		for _, n := range domain.Devices.Interfaces {
+		for _, n := range now.Devices.Interfaces {
 			if n.MAC == nil || n.MAC.Address != mac {
 				continue
 			}
@@ -48,33 +48,49 @@ func (h *Hypervisor) Link(ctx context.Context, name, mac string, up bool) error 
 
 // Throttle is machine.Abuse's.
 func (h *Hypervisor) Throttle(ctx context.Context, name string, t machine.Throttle) error {
+	what := "throttle the disk of machine " + name
 	if err := t.Check(); err != nil {
-		return fmt.Errorf("throttle the disk of machine %s: %w", name, err)
+		return fmt.Errorf("%s: %w", what, err)
 	}
-	return h.with(ctx, "throttle the disk of machine "+name, name, func(c *rpc.Libvirt, d rpc.Domain) error {
+	return h.with(ctx, what, name, func(c *rpc.Libvirt, d rpc.Domain) error {
 		return c.DomainSetBlockIOTune(d, diskTarget, []rpc.TypedParam{
 			{Field: "total_bytes_sec", Value: *rpc.NewTypedParamValueUllong(uint64(t.BytesPerSecond))},
 			{Field: "total_iops_sec", Value: *rpc.NewTypedParamValueUllong(uint64(t.OperationsPerSecond))},
-		}, uint32(rpc.DomainDeviceModifyLive))
+		}, uint32(rpc.DomainAffectLive))
 	})
-}
-
-// Detach is machine.Abuse's.
-func (h *Hypervisor) Detach(ctx context.Context, name string) error {
-	return errors.New("not yet")
-}
-
-// Attach is machine.Abuse's.
-func (h *Hypervisor) Attach(ctx context.Context, name string) error {
-	return errors.New("not yet")
-}
-
-// Screenshot is machine.Abuse's.
-func (h *Hypervisor) Screenshot(ctx context.Context, name string) (shot []byte, err error) {
-	return nil, errors.New("not yet")
 }
 
 // Load is machine.Abuse's.
 func (h *Hypervisor) Load(ctx context.Context, name string) (l machine.Load, err error) {
-	return machine.Load{}, errors.New("not yet")
+	const wanted = rpc.DomainStatsCPUTotal | rpc.DomainStatsBalloon | rpc.DomainStatsBlock
+	err = h.with(ctx, "ask what machine "+name+" uses", name, func(c *rpc.Libvirt, d rpc.Domain) error {
+		records, err := c.ConnectGetAllDomainStats([]rpc.Domain{d}, uint32(wanted), 0)
+		if err != nil {
+			return err
+		}
+		for _, r := range records {
+			l = loadOf(r.Params)
+		}
+		return nil
+	})
+	return l, err
+}
+
+// loadOf picks out of libvirt's statistics; what is not there is zero.
+// https://libvirt.org/html/libvirt-libvirt-domain.html#virConnectGetAllDomainStats
+func loadOf(params []rpc.TypedParam) (l machine.Load) {
+	for _, p := range params {
+		value, _ := p.Value.I.(uint64)
+		switch p.Field {
+		case "cpu.time":
+			l.CPUSeconds = float64(value) / 1e9
+		case "balloon.rss":
+			l.ResidentBytes = int64(value) << 10
+		case "block.0.rd.bytes":
+			l.ReadBytes = int64(value)
+		case "block.0.wr.bytes":
+			l.WrittenBytes = int64(value)
+		}
+	}
+	return l
 }

@@ -9,6 +9,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -53,6 +55,8 @@ func real(t *testing.T) machinetest.Kit {
 		Hypervisor:  libvirt.New(),
 		Accelerator: accelerator,
 		Disk:        writeDisk,
+		Overlay:     makeOverlay,
+		Count:       readCount,
 		Dir:         dir,
 		Run:         fmt.Sprintf("t%08x", rand.Uint32()),
 	}
@@ -115,4 +119,31 @@ func writeDisk(t *testing.T, raw []byte, path string) {
 	if err != nil {
 		t.Fatalf("qemu-img: %v: %s", err, out)
 	}
+}
+
+func makeOverlay(t *testing.T, base, path string) {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "qemu-img", "create", "-q", "-f", "qcow2", "-F", "qcow2", "-b", base, path).CombinedOutput()
+	if err != nil {
+		t.Fatalf("qemu-img: %v: %s", err, out)
+	}
+}
+
+// readCount is the last number of bootsector.Count in a machine's console; 0 for
+// none.
+func readCount(t *testing.T, s machine.Spec) int {
+	t.Helper()
+	console, err := os.ReadFile(s.ConsoleLog)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		t.Fatal(err)
+	}
+	lines := strings.Split(string(console), "\n")
+	if len(lines) < 2 {
+		return 0
+	}
+	n, err := strconv.ParseUint(lines[len(lines)-2], 16, 16)
+	if err != nil {
+		t.Fatalf("console of %s: %v", s.Name, err)
+	}
+	return int(n)
 }

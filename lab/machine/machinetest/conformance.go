@@ -16,24 +16,36 @@ import (
 
 // Kit is what a hypervisor brings to the suite.
 type Kit struct {
-	Hypervisor  machine.Hypervisor
+	Hypervisor interface {
+		machine.Hypervisor
+		machine.Memory
+		machine.Abuse
+	}
 	Accelerator machine.Accelerator
 	// Disk writes a raw disk as the qcow2 file that a spec names.
 	Disk func(t *testing.T, raw []byte, path string)
+	// Overlay makes a qcow2 file that stands on base.
+	Overlay func(t *testing.T, base, path string)
+	// Count is what the guest of bootsector.Count, which may run, has come to.
+	Count func(t *testing.T, s machine.Spec) int
 	// Dir is where disks, logs and sockets of machines may be; its path is short.
 	Dir string
 	// Run marks the suite's machines; it is unique.
 	Run string
 }
 
-// RunConformance holds a hypervisor to what machine.Hypervisor promises. Its
+// test is one of the suite.
+type test struct {
+	name string
+	run  func(t *testing.T, k Kit)
+}
+
+// RunConformance holds a hypervisor to what machine.Hypervisor, machine.Memory
+// and machine.Abuse promise. Its
 // machines are tiny; all are gone afterwards. It calls newKit for each of its
 // tests, which run in parallel.
 func RunConformance(t *testing.T, newKit func(t *testing.T) Kit) {
-	tests := []struct {
-		name string
-		run  func(t *testing.T, k Kit)
-	}{
+	tests := []test{
 		{"a machine is made paused, runs, and is destroyed", testLife},
 		{"what is absent is said to be", testAbsent},
 		{"a machine is listed by its run", testList},
@@ -45,7 +57,7 @@ func RunConformance(t *testing.T, newKit func(t *testing.T) Kit) {
 		{"a cancelled call does nothing", testCancelled},
 		{"an ended machine is forgotten", testForget},
 	}
-	for _, tt := range tests {
+	for _, tt := range slices.Concat(tests, memoryTests, abuseTests) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			tt.run(t, newKit(t))

@@ -16,8 +16,9 @@ const imageFormat = "mesh-test-memory-1"
 type Image struct {
 	Format   string            `json:"format"`
 	Platform machine.Platform  `json:"platform"`
-	Machine  machine.Spec      `json:"machine"` // that it was taken of
-	Held     map[string]string `json:"held"`    // what the guest had in memory
+	Machine  machine.Spec      `json:"machine"`          // that it was taken of
+	Held     map[string]string `json:"held"`             // what the guest had in memory
+	Pulled   []string          `json:"pulled,omitempty"` // MACs of NICs without a cable
 }
 
 // FakePlatform is what fakes say their machines are made of.

@@ -10,13 +10,20 @@ import (
 	"mesh/lab/machine/machinetest"
 )
 
-func kit(*testing.T) machinetest.Kit {
+func kit(t *testing.T) machinetest.Kit {
+	h := machinetest.New()
 	return machinetest.Kit{
-		Hypervisor:  machinetest.New(),
+		Hypervisor:  h,
 		Accelerator: machine.TCG,
 		Disk:        func(*testing.T, []byte, string) {},
-		Dir:         "/nowhere",
-		Run:         "fake",
+		Overlay: func(t *testing.T, base, path string) {
+			if err := machinetest.Overlay(base, path); err != nil {
+				t.Fatal(err)
+			}
+		},
+		Count: func(_ *testing.T, s machine.Spec) int { return h.Count(s.Name) },
+		Dir:   t.TempDir(),
+		Run:   "fake",
 	}
 }
 
@@ -24,6 +31,7 @@ func TestConformance(t *testing.T) { machinetest.RunConformance(t, kit) }
 
 func TestTheWorldIsShownAsText(t *testing.T) {
 	k := kit(t)
+	k.Dir = "/nowhere"
 	h := k.Hypervisor.(*machinetest.Hypervisor)
 	one, two := k.Spec(t, "one", bootsector.Halt()), k.Spec(t, "two", bootsector.Halt())
 	one.Kernel, one.Initrd, one.Cmdline = "/i/vmlinuz", "/i/initrd", "root=/dev/vda quiet"

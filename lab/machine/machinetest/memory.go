@@ -2,6 +2,7 @@ package machinetest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -14,7 +15,7 @@ import (
 
 var _ machine.Memory = (*Hypervisor)(nil)
 
-// What a guest holds in memory beside what Hold gave it.
+// What a guest holds in memory.
 const (
 	heldCount   = "count"   // what the guest of bootsector.Count has come to
 	heldCmdline = "cmdline" // what its kernel was booted with
@@ -64,7 +65,7 @@ func (h *Hypervisor) Pause(ctx context.Context, name string) error {
 // Save is machine.Memory's.
 func (h *Hypervisor) Save(ctx context.Context, name, memory string) error {
 	return h.on(ctx, "save", name, func(m *vm) error {
-		if err := m.image().Write(memory); err != nil {
+		if err := m.write(memory); err != nil {
 			return err
 		}
 		h.endLocked(name, machine.Death{Cause: machine.Saved})
@@ -85,10 +86,7 @@ func (h *Hypervisor) Snapshot(ctx context.Context, name, memory, disk string) er
 		if base, is := strings.CutPrefix(string(text), overlayText); !is || base != m.spec.Disk {
 			return fmt.Errorf("disk %s does not stand on %s", disk, m.spec.Disk)
 		}
-		if m.detached {
-			return fmt.Errorf("its disk is detached")
-		}
-		if err := m.image().Write(memory); err != nil {
+		if err := m.write(memory); err != nil {
 			return err
 		}
 		m.spec.Disk = disk
@@ -105,10 +103,18 @@ func (h *Hypervisor) Disk(ctx context.Context, name string) (disk string, err er
 	return disk, err
 }
 
-// image is the machine's memory. A machine that shares its disk's file with
-// nobody has nothing there that a snapshot would lose.
-func (m *vm) image() Image {
-	return Image{Platform: FakePlatform(m.spec.Accelerator), Machine: m.spec, Held: m.held}
+// write makes the file of the machine's memory.
+func (m *vm) write(memory string) error {
+	if m.detached {
+		return errors.New("its disk is detached; attach it first")
+	}
+	i := Image{Platform: FakePlatform(m.spec.Accelerator), Machine: m.spec, Held: m.held}
+	for _, mac := range slices.Sorted(maps.Keys(m.pulled)) {
+		if m.pulled[mac] {
+			i.Pulled = append(i.Pulled, mac)
+		}
+	}
+	return i.Write(memory)
 }
 
 // Restore is machine.Memory's.
@@ -124,7 +130,7 @@ func (h *Hypervisor) Restore(ctx context.Context, spec machine.Spec, memory stri
 		err = image.Fits(FakePlatform(spec.Accelerator), spec)
 	}
 	if err == nil {
-		err = h.place(spec, image.Held)
+		err = h.place(spec, image.Held, image.Pulled...)
 	}
 	if err != nil {
 		return fmt.Errorf("restore %s: %w", spec.Name, err)
@@ -132,8 +138,9 @@ func (h *Hypervisor) Restore(ctx context.Context, spec machine.Spec, memory stri
 	return nil
 }
 
-// place makes a machine, paused, whose guest holds that.
-func (h *Hypervisor) place(spec machine.Spec, held map[string]string) error {
+// place makes a machine, paused, whose guest holds that, and whose NICs have a
+// cable but for those pulled.
+func (h *Hypervisor) place(spec machine.Spec, held map[string]string, pulled ...string) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, m := range h.machines {
@@ -142,10 +149,14 @@ func (h *Hypervisor) place(spec machine.Spec, held map[string]string) error {
 		}
 	}
 	spec.NICs = slices.Clone(spec.NICs)
-	h.machines[spec.Name] = &vm{
+	m := &vm{
 		spec: spec, state: machine.Paused, held: maps.Clone(held),
 		pulled: map[string]bool{}, ended: make(chan struct{}),
 	}
+	for _, mac := range pulled {
+		m.pulled[mac] = true
+	}
+	h.machines[spec.Name] = m
 	delete(h.dead, spec.Name)
 	return nil
 }

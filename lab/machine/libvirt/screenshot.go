@@ -1,0 +1,76 @@
+package libvirt
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"image"
+	"image/color"
+	"image/png"
+	"io"
+
+	rpc "github.com/digitalocean/go-libvirt"
+)
+
+// Screenshot is machine.Abuse's.
+func (h *Hypervisor) Screenshot(ctx context.Context, name string) ([]byte, error) {
+	var shot bytes.Buffer
+	err := h.with(ctx, "take a screenshot of machine "+name, name, func(c *rpc.Libvirt, d rpc.Domain) error {
+		now, err := describe(c, d)
+		if err != nil {
+			return err
+		}
+		if s, err := specOf(now); err == nil && !s.Display {
+			return errors.New("it has no display")
+		}
+		var raw bytes.Buffer
+		if _, err := c.DomainScreenshot(d, &raw, 0, 0); err != nil {
+			return err
+		}
+		if bytes.HasPrefix(raw.Bytes(), []byte("\x89PNG")) {
+			shot = raw
+			return nil
+		}
+		picture, err := decodePPM(&raw)
+		if err != nil {
+			return fmt.Errorf("read the screenshot: %w", err)
+		}
+		return png.Encode(&shot, picture)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return shot.Bytes(), nil
+}
+
+// maxSide bounds the width and height of a screenshot.
+const maxSide = 8 << 10
+
+// decodePPM reads QEMU's form of a screenshot: a portable pixmap with three bytes
+// a point, ppm(5), without comments.
+func decodePPM(r io.Reader) (image.Image, error) {
+	in := bufio.NewReader(r)
+	var width, height, depth int
+	if _, err := fmt.Fscanf(in, "P6\n%d %d\n%d\n", &width, &height, &depth); err != nil {
+		return nil, fmt.Errorf("it is no portable pixmap: %w", err)
+	}
+	if width < 1 || height < 1 || width > maxSide || height > maxSide || depth != 255 {
+		return nil, fmt.Errorf("a pixmap of %d by %d points of %d shades", width, height, depth)
+	}
+	row := make([]byte, 3*width)
+	var points []byte // grows with what is there, not with what is said to be
+	for range height {
+		if _, err := io.ReadFull(in, row); err != nil {
+			return nil, fmt.Errorf("it is cut short: %w", err)
+		}
+		points = append(points, row...)
+	}
+	picture := image.NewRGBA(image.Rect(0, 0, width, height))
+	for i := range width * height {
+		p := points[3*i:]
+		picture.SetRGBA(i%width, i/width, color.RGBA{p[0], p[1], p[2], 0xff})
+	}
+	return picture, nil
+}
