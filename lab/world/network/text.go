@@ -38,6 +38,9 @@ func routerSettings() []Setting {
 		{Path: "ipv6/conf/default/accept_dad", Value: "0"},
 		{Path: "ipv6/conf/default/addr_gen_mode", Value: "1"}, // addresses only as planned
 		{Path: "ipv6/conf/default/disable_ipv6", Value: "1"},
+		// A machine that goes back to a snapshot sends what the router has seen long
+		// ago; its connections are to stay its own.
+		{Path: "netfilter/nf_conntrack_tcp_be_liberal", Value: "1", Optional: true},
 	}
 }
 
