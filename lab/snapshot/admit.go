@@ -46,7 +46,7 @@ func (r *restoring) admit(ctx context.Context) error {
 		return err
 	}
 	r.settleOn(known)
-	return errors.Join(r.whole(), r.space(ctx), r.platform(ctx))
+	return errors.Join(r.whole(), r.space(ctx), r.Fits(ctx, r.m))
 }
 
 // same tells whether a raised scenario has the world and the machines that the
@@ -182,31 +182,32 @@ func (r *restoring) space(ctx context.Context) error {
 	return nil
 }
 
-// platform tells whether memory images of the snapshot can be restored here.
-func (r *restoring) platform(ctx context.Context) error {
-	if err := r.cfg.Ports.Daemon.Ensure(ctx); err != nil {
+// Fits tells whether memory images of a snapshot can be restored on this lab
+// machine; if not, its error (exit code 4, machine.ErrForeign) says why.
+func (s *Snapshots) Fits(ctx context.Context, m Manifest) error {
+	if err := s.cfg.Ports.Daemon.Ensure(ctx); err != nil {
 		return fmt.Errorf("hypervisor: %w", err)
 	}
-	want := r.m.Platform
+	want := m.Platform
 	if want.Accelerator == machine.KVM {
-		if found, why, err := r.cfg.Ports.Daemon.Accelerator(ctx); err != nil || found != machine.KVM {
-			return errors.Join(err, r.foreign("machines run by "+string(found)+": "+why))
+		if found, why, err := s.cfg.Ports.Daemon.Accelerator(ctx); err != nil || found != machine.KVM {
+			return errors.Join(err, foreign(m, "machines run by "+string(found)+": "+why))
 		}
 	}
-	here, err := r.cfg.Ports.Memory.Platform(ctx, want.Accelerator)
+	here, err := s.cfg.Ports.Memory.Platform(ctx, want.Accelerator)
 	if err != nil {
 		return fmt.Errorf("ask what machines are made of: %w", err)
 	}
 	if here != want {
-		return r.foreign(describe(here))
+		return foreign(m, describe(here))
 	}
 	return nil
 }
 
-func (r *restoring) foreign(here string) error {
+func foreign(m Manifest, here string) error {
 	return &lifecycle.Error{
 		What: "the snapshot was taken on another platform",
-		Why:  "it was taken on " + describe(r.m.Platform) + "; here is " + here,
+		Why:  "it was taken on " + describe(m.Platform) + "; here is " + here,
 		Next: "restore it where it was taken, or raise the scenario anew", Code: codePrerequisite, Cause: machine.ErrForeign,
 	}
 }
