@@ -99,7 +99,7 @@ func (l *Lab) resident(ctx context.Context, p Plan) (sum int64) {
 // those who wait are served in the order in which they came.
 func (l *Lab) admit(ctx context.Context, p Plan, wait bool, begin func() error) error {
 	once := func() error {
-		return l.queue("admission").alone(ctx, func() error {
+		return l.queue(queueAdmission).alone(ctx, func() error {
 			if err := l.room(ctx, p); err != nil {
 				return err
 			}
@@ -111,7 +111,7 @@ func (l *Lab) admit(ctx context.Context, p Plan, wait bool, begin func() error) 
 		return err
 	}
 	l.cfg.Progress.Note("%s waits for room", p.Name)
-	leave, err := l.queue("waiting").enter(ctx, 1, func(ahead int) {
+	leave, err := l.queue(queueWaiting).enter(ctx, 1, func(ahead int) {
 		l.cfg.Progress.Note("%d wait before it", ahead)
 	})
 	if err != nil {
@@ -132,6 +132,13 @@ func (l *Lab) admit(ctx context.Context, p Plan, wait bool, begin func() error) 
 	}
 }
 
+// The queues of a lab machine.
+const (
+	queueAdmission = "admission" // who reserves memory
+	queueWaiting   = "waiting"   // who waits for it
+	queueBoot      = "boot"      // whose machine boots
+)
+
 // queue is one of this lab machine's.
 func (l *Lab) queue(name string) queue {
 	return queue{dir: filepath.Join(l.cfg.Runtime, "queue-"+name), poll: l.cfg.Poll}
@@ -140,8 +147,8 @@ func (l *Lab) queue(name string) queue {
 // bootSlot waits until a machine may boot: on a lab machine that emulates, as
 // many do at a time as it has cores, whoever raises them, in the order in which
 // they came. The returned function ends the boot.
-func (l *Lab) bootSlot(ctx context.Context, m string) (done func(), err error) {
-	return l.queue("boot").enter(ctx, l.cfg.Computer.Cores(), func(ahead int) {
-		l.cfg.Progress.Note("%s waits for its turn to boot: %d are before it", m, ahead)
+func (l *Lab) bootSlot(ctx context.Context, what string) (done func(), err error) {
+	return l.queue(queueBoot).enter(ctx, l.cfg.Computer.Cores(), func(ahead int) {
+		l.cfg.Progress.Note("waits for its turn, %d before it: %s", ahead, what)
 	})
 }

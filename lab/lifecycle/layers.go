@@ -17,7 +17,10 @@ const layerSuffix = ".qcow2"
 // another one, or under a snapshot, is frozen: nobody writes it again, anybody
 // may stand on it, and it goes when nobody does (Collect). What a layer stands
 // on is named relative to this directory, so that a store can be moved.
-func (l *Lab) Layers() string { return filepath.Join(l.cfg.Store, "layers") }
+func (l *Lab) Layers() string { return LayersIn(l.cfg.Store) }
+
+// LayersIn is the directory of layers in a store.
+func LayersIn(store string) string { return filepath.Join(store, "layers") }
 
 // Layer is the file of a layer. Ids hold neither "/" nor ".".
 func (l *Lab) Layer(id string) string { return layerPath(l.Layers(), id) }
@@ -117,5 +120,8 @@ func (r Record) layers() (ids []string) {
 func (l *Lab) tidy() {
 	if err := l.Collect(); err != nil {
 		l.cfg.Progress.Note("layers that nobody uses were left in %s: %v", l.Layers(), err)
+	}
+	for _, name := range []string{queueAdmission, queueWaiting, queueBoot} {
+		l.queue(name).sweep()
 	}
 }

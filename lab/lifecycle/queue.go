@@ -123,6 +123,18 @@ func (q queue) alone(ctx context.Context, do func() error) error {
 	}
 }
 
+// sweep removes the tickets of processes that were killed, and the directory if
+// nobody needs it. Where somebody looks at the queue just now, he does so himself.
+func (q queue) sweep() {
+	if _, err := os.Stat(q.dir); err != nil {
+		return
+	}
+	if held, err := tryLock(filepath.Join(q.dir, "lock")); err == nil {
+		_, _ = q.tickets()
+		held.release()
+	}
+}
+
 // tickets lists the numbers that count, in order, and removes the others. Called
 // alone.
 func (q queue) tickets() (numbers []int, err error) {

@@ -160,7 +160,6 @@ func (r *raise) steps(ctx context.Context) error {
 	for _, s := range r.plan.Steps {
 		done[s.ID] = make(chan struct{})
 	}
-	running := make(chan struct{}, r.cfg.Computer.Cores()) // of machines that boot
 	for _, s := range r.plan.Steps {
 		g.Go(func() error {
 			for _, id := range s.After {
@@ -171,12 +170,11 @@ func (r *raise) steps(ctx context.Context) error {
 				}
 			}
 			if r.crowded(s) {
-				select {
-				case running <- struct{}{}:
-					defer func() { <-running }()
-				case <-ctx.Done():
-					return context.Cause(ctx)
+				leave, err := r.bootSlot(ctx, s.About)
+				if err != nil {
+					return err
 				}
+				defer leave()
 			}
 			if err := r.step(ctx, s); err != nil {
 				return err
