@@ -17,7 +17,7 @@ type document struct {
 
 type segment struct {
 	At   Position `yaml:"-"`
-	Kind text     `yaml:"kind" jsonschema:"required,enum=public,enum=site,enum=carrier,enum=isolated" jsonschema_description:"public: the outside, where the world's services stand. site: a private network that reaches others through a router only. carrier: a provider's network of 100.64.0.0/10, behind a router that translates once more. isolated: a network that nothing leads out of."`
+	Kind text     `yaml:"kind" jsonschema:"required,enum=public,enum=site,enum=carrier,enum=isolated" jsonschema_description:"public: the outside; several are several providers, the world's services stand in the first. site: a private network that reaches others through a router only. carrier: a provider's network of 100.64.0.0/10, behind a router that translates once more. isolated: a network that nothing leads out of."`
 	IPv4 text     `yaml:"ipv4" jsonschema_description:"IPv4 range, from /8 to /29, for example 192.168.1.0/24."`
 	IPv6 text     `yaml:"ipv6" jsonschema_description:"IPv6 range, a /64, for example 2001:db8:114::/64."`
 }
@@ -31,7 +31,7 @@ type router struct {
 	Firewall text          `yaml:"firewall" jsonschema:"enum=home,enum=closed,enum=open,default=home" jsonschema_description:"What comes in that answers nothing. home: of IPv4 what the NAT lets in, of IPv6 nothing. closed: nothing. open: of IPv4 what the NAT lets in, of IPv6 everything."`
 	MTU      number        `yaml:"mtu" jsonschema:"minimum=1280,maximum=1500" jsonschema_description:"The longest packet that passes, in bytes."`
 	TooBig   text          `yaml:"too-big" jsonschema:"enum=told,enum=lost,default=told" jsonschema_description:"What happens to longer packets that may not be cut. told: their sender is told the MTU. lost: they vanish, a black hole."`
-	Forwards list[forward] `yaml:"forwards" jsonschema_description:"Ports of its outside IPv4 address that lead to machines inside."`
+	Forwards list[forward] `yaml:"forwards" jsonschema_description:"Ports of its outside IPv4 address that lead to machines inside, for whoever calls from outside; there is no hairpin."`
 }
 
 type forward struct {

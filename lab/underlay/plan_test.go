@@ -246,6 +246,7 @@ func TestRunID(t *testing.T) {
 var compareNetip = cmp.Options{
 	cmp.Comparer(func(a, b netip.Prefix) bool { return a == b }),
 	cmp.Comparer(func(a, b netip.Addr) bool { return a == b }),
+	cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b }),
 }
 
 func plan(t testing.TB, s *scenario.Scenario, run string) *underlay.Underlay {

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
@@ -416,5 +417,50 @@ func TestPathMTU(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestCaseL1KindsSideBySide raises every kind twice: the same is seen of those
+// behind routers, and each side sees its own alone.
+func TestCaseL1KindsSideBySide(t *testing.T) {
+	before := ""
+	var seen [2]string
+	for i, run := range []string{"0000004a", "0000004b"} {
+		if i == 0 {
+			worldtest.Need(t)
+			before = worldtest.Surroundings(t)
+		}
+		c := newCity(t, run)
+		pub, tenant, in := c.machine("pub"), c.machine("tenant"), c.machine("in")
+		says(t, pub, ":80", run)
+		for _, m := range []*worldtest.Machine{tenant, in} {
+			if got := fetch(t, m, "http://"+pub.NIC.IPv4.Addr().String()+"/"); got != run {
+				t.Errorf("in %s the same address leads to %s", run, got)
+			}
+		}
+		a, atA := c.open(pub, 4001)
+		mine, _ := c.open(in, 4000)
+		seen[i] = c.seen(mine, a, atA).String()
+	}
+	if seen[0] != seen[1] {
+		t.Errorf("one is seen as %s, the other as %s", seen[0], seen[1])
+	}
+	if diff := cmp.Diff(before, worldtest.Surroundings(t)); diff != "" {
+		t.Errorf("the lab machine sees the inside (-before +while raised):\n%s", diff)
+	}
+}
+
+// TestCaseL13CarrierRange raises a carrier on a lab machine that is a customer of
+// one, and has the addresses of its routers.
+func TestCaseL13CarrierRange(t *testing.T) {
+	worldtest.Need(t)
+	occupy(t, "100.64.0.2/10", "203.0.113.4/24", "2001:db8:113::4/64")
+	before := worldtest.Surroundings(t)
+	c := newCity(t, "0000004c")
+	if got := fetch(t, c.machine("tenant"), "http://packages.world.test/debian-13/Packages"); got != "Package: hello\n" {
+		t.Errorf("got %q", got)
+	}
+	if diff := cmp.Diff(before, worldtest.Surroundings(t)); diff != "" {
+		t.Errorf("(-before +while raised):\n%s", diff)
 	}
 }
