@@ -89,18 +89,26 @@ func (r *restoring) images() (map[string]images.Image, error) {
 	var missing []error
 	for name, digest := range r.m.Images {
 		for _, image := range built {
-			if image.Digest == digest {
+			if image.Digest == digest && r.m.standsOn(name, image) {
 				known[name] = image
 			}
 		}
 		if _, found := known[name]; !found {
 			missing = append(missing, &lifecycle.Error{
 				What: fmt.Sprintf("image %s of digest %s, which its disks stand on, is not in the store", name, digest),
-				Next: fmt.Sprintf("`lab image build %s` makes it again if the recipe is still the same", name), Code: codePrerequisite,
+				Why:  "its content must be the very same: another build of the recipe is another disk",
+				Next: "bring it from where the snapshot was taken, or raise the scenario anew", Code: codePrerequisite,
 			})
 		}
 	}
 	return known, errors.Join(missing...)
+}
+
+// standsOn tells whether machines stand on exactly that image, by its content.
+func (m Manifest) standsOn(name string, image images.Image) bool {
+	return !slices.ContainsFunc(m.Plan.Machines, func(one lifecycle.Machine) bool {
+		return one.Image == name && one.Content != image.Content
+	})
 }
 
 // settleOn decides what the scenario will be.

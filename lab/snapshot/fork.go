@@ -50,7 +50,7 @@ func (s *Snapshots) Fork(ctx context.Context, o ForkOptions) (Restored, error) {
 	}
 	t.describe()
 	forked, err := s.restore(ctx, t.m, restore)
-	return forked, errors.Join(err, s.store.discard(o.Scenario, name))
+	return forked, errors.Join(err, s.store.Discard(o.Scenario, name))
 }
 
 // forkName finds or checks the name of a fork.

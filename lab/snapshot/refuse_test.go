@@ -59,6 +59,14 @@ func TestRefused(t *testing.T) {
 			},
 			code: 4, says: []string{"debian-13", strings.Repeat("d", 64)},
 		},
+		"the image was built anew": {
+			spoil: func(t *testing.T, b *bed, m snapshot.Manifest) {
+				rebuilt := b.images()
+				rebuilt[0].Content = strings.Repeat("b", 64)
+				b.config.Images = func() ([]images.Image, error) { return rebuilt, nil }
+			},
+			code: 4, says: []string{"debian-13", "is not in the store", "another build"},
+		},
 		"another emulator": {
 			spoil: func(t *testing.T, b *bed, m snapshot.Manifest) { b.Emulator = "fake 2.0.0" },
 			code:  4, says: []string{"another platform", "fake 1.0.0", "fake 2.0.0"},

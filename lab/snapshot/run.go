@@ -16,7 +16,7 @@ import (
 // run makes what the record names and lets it run. Everything that can be done
 // while the machines stand is; they run on together.
 func (r *restoring) run(ctx context.Context) error {
-	if err := r.files(); err != nil {
+	if err := r.files(ctx); err != nil {
 		return err
 	}
 	if err := r.step("machines have their memory, and the world its state", func() error { return r.stand(ctx) }); err != nil {
@@ -54,14 +54,21 @@ func (r *restoring) step(what string, do func() error) error {
 }
 
 // files makes the directories, and brings what is kept of the scenario's own files.
-func (r *restoring) files() error {
+func (r *restoring) files(ctx context.Context) error {
 	for _, dir := range []string{r.plan.Runtime, r.cfg.Lab.Layers()} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return err
 		}
 	}
 	if !r.fresh {
-		return nil
+		return nil // its disks are served already
+	}
+	disks, err := r.cfg.Lab.ServeDisks(ctx, r.plan, r.held.Record.Disks)
+	if err == nil {
+		err = r.held.Update(func(rec *lifecycle.Record) { rec.Disks = disks })
+	}
+	if err != nil {
+		return err
 	}
 	return link(r.store.Path(r.m.Scenario, r.m.Name), r.plan.Directory)
 }

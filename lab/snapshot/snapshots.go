@@ -125,7 +125,7 @@ func (s *Snapshots) sweep(scenario string) error {
 	defer h.Release()
 	for _, name := range all {
 		if _, err := s.store.read(scenario, name); isAbsent(err) {
-			if err := s.store.discard(scenario, name); err != nil {
+			if err := s.store.Discard(scenario, name); err != nil {
 				return err
 			}
 		}

@@ -278,12 +278,12 @@ func (s Store) Remove(scenario, name string) error {
 	if err := os.Remove(filepath.Join(dir, manifestName)); err != nil {
 		return fmt.Errorf("remove snapshot: %w", err)
 	}
-	return s.discard(scenario, name)
+	return s.Discard(scenario, name)
 }
 
-// discard removes the directory of what is no snapshot, and its parents if
-// nothing else is in them.
-func (s Store) discard(scenario, name string) error {
+// Discard removes the directory of what is no snapshot, and its parents if
+// nothing else is in them. The scenario is held.
+func (s Store) Discard(scenario, name string) error {
 	dir := s.Path(scenario, name)
 	if err := errors.Join(syncExisting(dir), os.RemoveAll(dir)); err != nil {
 		return fmt.Errorf("remove %s: %w", dir, err)

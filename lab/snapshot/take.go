@@ -44,7 +44,7 @@ func (s *Snapshots) Take(ctx context.Context, scenario, name, about string) (Man
 		err = h.Update(func(r *lifecycle.Record) { r.Snapshots = append([]string{t.m.ID}, r.Snapshots...) })
 	}
 	if err != nil {
-		return Manifest{}, failure(ctx, what, errors.Join(err, s.store.discard(scenario, name)), "the scenario runs on as it was")
+		return Manifest{}, failure(ctx, what, errors.Join(err, s.store.Discard(scenario, name)), "the scenario runs on as it was")
 	}
 	return t.m, nil
 }
@@ -88,7 +88,7 @@ func (t *taking) take(ctx context.Context) error {
 		return err
 	}
 	t.dir = t.store.Path(t.m.Scenario, t.m.Name)
-	if err := t.store.discard(t.m.Scenario, t.m.Name); err != nil { // of one that was cut off
+	if err := t.store.Discard(t.m.Scenario, t.m.Name); err != nil { // of one that was cut off
 		return err
 	}
 	if err := os.MkdirAll(filepath.Join(t.dir, memoryDir), 0o755); err != nil {
@@ -96,7 +96,7 @@ func (t *taking) take(ctx context.Context) error {
 	}
 	err := t.freeze(ctx)
 	if err != nil {
-		err = errors.Join(err, t.store.discard(t.m.Scenario, t.m.Name))
+		err = errors.Join(err, t.store.Discard(t.m.Scenario, t.m.Name))
 	}
 	return err
 }
