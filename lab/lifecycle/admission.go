@@ -144,11 +144,11 @@ func (l *Lab) queue(name string) queue {
 	return queue{dir: filepath.Join(l.cfg.Runtime, "queue-"+name), poll: l.cfg.Poll}
 }
 
-// bootSlot waits until a machine may boot: on a lab machine that emulates, as
-// many do at a time as it has cores, whoever raises them, in the order in which
-// they came. The returned function ends the boot.
-func (l *Lab) bootSlot(ctx context.Context, what string) (done func(), err error) {
-	return l.queue(queueBoot).enter(ctx, l.cfg.Computer.Cores(), func(ahead int) {
+// bootSlot waits until a machine may boot: when fewer than room do so, whoever
+// raises them, in the order in which they came. The returned function ends the
+// boot.
+func (l *Lab) bootSlot(ctx context.Context, room int, what string) (done func(), err error) {
+	return l.queue(queueBoot).enter(ctx, room, func(ahead int) {
 		l.cfg.Progress.Note("waits for its turn, %d before it: %s", ahead, what)
 	})
 }

@@ -169,8 +169,8 @@ func (r *raise) steps(ctx context.Context) error {
 					return context.Cause(ctx)
 				}
 			}
-			if r.crowded(s) {
-				leave, err := r.bootSlot(ctx, s.About)
+			if room := r.sideBySide(s); room > 0 {
+				leave, err := r.bootSlot(ctx, room, s.About)
 				if err != nil {
 					return err
 				}
@@ -186,15 +186,22 @@ func (r *raise) steps(ctx context.Context) error {
 	return g.Wait()
 }
 
-// crowded tells whether a step keeps a core busy for long: emulated machines
-// that boot starve each other.
-func (r *raise) crowded(s Step) bool {
+// sideBySide is how many machines may boot at a time, on the whole lab machine,
+// for a step to begin; zero: it does not matter. Emulated machines that boot keep
+// a core each busy for long, those that start warm only for some seconds.
+func (r *raise) sideBySide(s Step) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.record.Accelerator == machine.KVM {
-		return false
+	cores := r.cfg.Computer.Cores()
+	switch {
+	case r.record.Accelerator == machine.KVM:
+		return 0
+	case s.Kind == StepWarm, s.Kind == StepBoot && r.record.Machines[s.Machine].Warm == "":
+		return cores
+	case s.Kind == StepBoot:
+		return 2 * cores
 	}
-	return s.Kind == StepWarm || s.Kind == StepBoot && r.record.Machines[s.Machine].Warm == ""
+	return 0
 }
 
 // step does one step between two writings of the record.
