@@ -1,6 +1,7 @@
 package machine_test
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
@@ -66,5 +67,56 @@ func TestSpecCheck(t *testing.T) {
 				t.Errorf("problems (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+func TestOnlyTheSameHardwareFits(t *testing.T) {
+	tests := []struct {
+		name   string
+		change func(s *machine.Spec)
+		want   string // empty: it fits
+	}{
+		{"the same", func(*machine.Spec) {}, ""},
+		{"everything that may differ", func(s *machine.Spec) {
+			*s = machine.Spec{
+				Name: "other", UUID: "6ba7b811-9dad-41d1-80b4-00c04fd430c8", Run: "run", Disk: "/d", Kernel: "/k", Initrd: "/r", Cmdline: "c",
+				Accelerator: s.Accelerator, MemoryBytes: s.MemoryBytes, CPUs: s.CPUs, Flushes: true, ConsoleLog: "/l", ConsoleSock: "/s",
+				NICs: []machine.NIC{{MAC: s.NICs[0].MAC, Tap: "a"}, {MAC: s.NICs[1].MAC, Tap: "b"}},
+			}
+		}, ""},
+		{"accelerator", func(s *machine.Spec) { s.Accelerator = machine.KVM }, "accelerator is tcg in the image and kvm in the spec"},
+		{"memory", func(s *machine.Spec) { s.MemoryBytes = 1 << 30 }, "memory_bytes is 536870912 in the image and 1073741824 in the spec"},
+		{"processors", func(s *machine.Spec) { s.CPUs = 2 }, "cpus is 1 in the image and 2 in the spec"},
+		{"display", func(s *machine.Spec) { s.Display = true }, "display is false in the image and true in the spec"},
+		{"no kernel", func(s *machine.Spec) { s.Kernel = "" }, "boot from a kernel is true in the image and false in the spec"},
+		{"no NICs", func(s *machine.Spec) { s.NICs = nil }, "macs is [52:54:00:00:00:01 52:54:00:00:00:02] in the image and [] in the spec"},
+		{"NICs swapped", func(s *machine.Spec) { s.NICs[0], s.NICs[1] = s.NICs[1], s.NICs[0] }, "[52:54:00:00:00:02 52:54:00:00:00:01] in the spec"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			s := good()
+			tt.change(&s)
+			err := s.Fits(good())
+			if tt.want == "" && err != nil || tt.want != "" && (!errors.Is(err, machine.ErrForeign) || !strings.Contains(err.Error(), tt.want)) {
+				t.Errorf("%v, want %q", err, tt.want)
+			}
+		})
+	}
+}
+
+func TestNICAndThrottleCheck(t *testing.T) {
+	if err := (machine.NIC{MAC: "52:54:00:00:00:01", Tap: "a"}).Check(); err != nil {
+		t.Error(err)
+	}
+	if err := (machine.NIC{}).Check(); err == nil || strings.Count(err.Error(), "\n") != 1 {
+		t.Errorf("of nothing: %v, want two problems", err)
+	}
+	for _, limit := range []machine.Throttle{{BytesPerSecond: -1}, {OperationsPerSecond: -1}} {
+		if limit.Check() == nil {
+			t.Errorf("%+v was taken", limit)
+		}
+	}
+	if err := (machine.Throttle{}).Check(); err != nil {
+		t.Error(err)
 	}
 }

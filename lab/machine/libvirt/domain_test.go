@@ -24,6 +24,7 @@ var goldens = map[string]func(s *machine.Spec){
 	"disk-boot.xml": func(s *machine.Spec) {
 		s.Kernel, s.Initrd, s.Cmdline, s.NICs = "", "", "", nil
 	},
+	"display.xml": func(s *machine.Spec) { s.Display, s.Flushes = true, true },
 	"awkward.xml": func(s *machine.Spec) {
 		s.Disk, s.ConsoleLog = `/var/lib/a & "b" <c>/disk.qcow2`, `/var/lib/a & "b" <c>/console.log`
 		s.Cmdline = `root=/dev/vda note="<&>" last`
@@ -87,9 +88,12 @@ func TestDomainGoldensAreAcceptedByLibvirt(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = c.Disconnect() }()
+	documents := map[string]string{"clone.xml": cloned(t)}
 	for name, change := range goldens {
+		documents[name] = render(t, change)
+	}
+	for name, text := range documents {
 		t.Run(name, func(t *testing.T) {
-			text := render(t, change)
 			if _, err := os.Stat("/dev/kvm"); name == "kvm.xml" && err != nil {
 				t.Skip("libvirt accepts no KVM domain without /dev/kvm")
 			}

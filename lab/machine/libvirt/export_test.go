@@ -2,6 +2,7 @@ package libvirt
 
 import (
 	"io"
+	"os"
 	"syscall"
 
 	rpc "github.com/digitalocean/go-libvirt"
@@ -13,6 +14,56 @@ import (
 func DomainXML(s machine.Spec, emulator, machineType string, backing ...string) (string, error) {
 	return domainXML(s, host{emulator, machineType, backing, "6ba7b811-9dad-41d1-80b4-00c04fd430c8"})
 }
+
+// CloneXML makes an image's document another machine's.
+func CloneXML(saved string, s machine.Spec, emulator string, backing ...string) (string, error) {
+	return cloneXML(saved, s, host{emulator, "", backing, "6ba7b812-9dad-41d1-80b4-00c04fd430c8"})
+}
+
+// SpecOf is what an image's document tells of its machine.
+func SpecOf(saved string) (machine.Spec, error) {
+	d, err := parseDomain(saved)
+	if err != nil {
+		return machine.Spec{}, err
+	}
+	return specOf(d)
+}
+
+// SaveImage is what stands before the state of a memory image.
+type SaveImage struct {
+	Running     bool
+	XML, Cookie string
+}
+
+// Header is i as bytes.
+func (i SaveImage) Header() []byte {
+	return saveImage{running: i.Running, xml: i.XML, cookie: i.Cookie}.header()
+}
+
+// ReadSaveImage reads the beginning of a memory image; state is where what
+// follows begins.
+func ReadSaveImage(r io.ReaderAt) (i SaveImage, state int64, err error) {
+	s, err := readSaveImage(r)
+	return SaveImage{s.running, s.xml, s.cookie}, s.state, err
+}
+
+// AddSeal seals a file.
+func AddSeal(f *os.File, p machine.Platform) error { return seal{Platform: p}.add(f) }
+
+// ReadSeal tells how long the image before the seal is.
+func ReadSeal(r io.ReaderAt, size int64) (bytes int64, p machine.Platform, err error) {
+	s, err := readSeal(r, size)
+	return s.Bytes, s.Platform, err
+}
+
+// Parts of memory and abuse that need no daemon.
+var (
+	Restorable  = restorable
+	Refused     = refused
+	SnapshotXML = snapshotXML
+	DecodePPM   = decodePPM
+	LoadOf      = loadOf
+)
 
 // ParseLog reads a log as Wait does when the daemon announced nothing.
 func ParseLog(r io.Reader) (machine.Death, error) {

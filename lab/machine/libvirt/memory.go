@@ -44,11 +44,7 @@ func platform(c *rpc.Libvirt, a machine.Accelerator, machineType string) (host, 
 // Pause is machine.Memory's.
 func (h *Hypervisor) Pause(ctx context.Context, name string) error {
 	return h.with(ctx, "pause machine "+name, name, func(c *rpc.Libvirt, d rpc.Domain) error {
-		state, _, err := c.DomainGetState(d, 0)
-		if err != nil || rpc.DomainState(state) == rpc.DomainPaused {
-			return err
-		}
-		return c.DomainSuspend(d)
+		return c.DomainSuspend(d) // leaves a paused one alone
 	})
 }
 

@@ -26,14 +26,13 @@ func (h *Hypervisor) Screenshot(ctx context.Context, name string) ([]byte, error
 			return errors.New("it has no display")
 		}
 		var raw bytes.Buffer
-		if _, err := c.DomainScreenshot(d, &raw, 0, 0); err != nil {
+		// The package looks for the picture's type behind the stream, where there is
+		// nothing, and fails after it has handed out a whole picture. One that is cut
+		// short is found out below.
+		if _, err := c.DomainScreenshot(d, &raw, 0, 0); err != nil && raw.Len() == 0 {
 			return err
 		}
-		if bytes.HasPrefix(raw.Bytes(), []byte("\x89PNG")) {
-			shot = raw
-			return nil
-		}
-		picture, err := decodePPM(&raw)
+		picture, err := decodeScreen(&raw)
 		if err != nil {
 			return fmt.Errorf("read the screenshot: %w", err)
 		}
@@ -45,11 +44,19 @@ func (h *Hypervisor) Screenshot(ctx context.Context, name string) ([]byte, error
 	return shot.Bytes(), nil
 }
 
+// decodeScreen reads either of QEMU's forms of a screenshot.
+func decodeScreen(raw *bytes.Buffer) (image.Image, error) {
+	if bytes.HasPrefix(raw.Bytes(), []byte("\x89PNG")) {
+		return png.Decode(raw)
+	}
+	return decodePPM(raw)
+}
+
 // maxSide bounds the width and height of a screenshot.
 const maxSide = 8 << 10
 
-// decodePPM reads QEMU's form of a screenshot: a portable pixmap with three bytes
-// a point, ppm(5), without comments.
+// decodePPM reads a portable pixmap with three bytes a point, ppm(5), without
+// comments.
 func decodePPM(r io.Reader) (image.Image, error) {
 	in := bufio.NewReader(r)
 	var width, height, depth int
