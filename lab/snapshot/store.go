@@ -251,7 +251,12 @@ func (s Store) lock(scenario, name string, how int) (func(), error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := unix.Flock(int(f.Fd()), how|unix.LOCK_NB); err != nil {
+	err = unix.Flock(int(f.Fd()), how|unix.LOCK_NB)
+	if err == nil && !same(f) {
+		_ = f.Close()
+		return s.lock(scenario, name, how) // it was removed, or made anew, in between
+	}
+	if err != nil {
 		_ = f.Close()
 		return nil, &lifecycle.Error{
 			What: fmt.Sprintf("snapshot %s of %s is in use", name, scenario), Why: "another lab command restores, exports or removes it",
@@ -259,6 +264,16 @@ func (s Store) lock(scenario, name string, how int) (func(), error) {
 		}
 	}
 	return func() { _ = f.Close() }, nil
+}
+
+// same tells whether an open file still is what its name stands for.
+func same(f *os.File) bool {
+	open, err := f.Stat()
+	if err != nil {
+		return false
+	}
+	named, err := os.Stat(f.Name())
+	return err == nil && os.SameFile(open, named)
 }
 
 // Remove removes a snapshot, one that cannot be read too. Layers stay; see
