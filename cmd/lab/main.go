@@ -41,10 +41,10 @@ networks, and destroying it leaves nothing behind.`,
 	root.AddCommand(
 		newVerify(a),
 		newRaise(a), newList(a), newStatus(a), newExec(a), newCopy(a), newConsole(a), newLogs(a),
-		newSSH(a), newSSHConfig(a), newForward(a), newCollect(a), newWatch(a),
+		newSSH(a), newSSHConfig(a), newForward(a), newCollect(a), newWatch(a), newScreenshot(a),
 		newPower(a), newFault(a), newTimeline(a), newRoam(a), newDestroy(a), newReap(a),
-		newSnapshot(a), newRestore(a), newFork(a),
-		newWorld(),
+		newSnapshot(a), newRestore(a), newFork(a), newExport(a), newImport(a),
+		newWorld(), newDisks(),
 		newCheck(a), newGraph(a), newSchema(a), newScenario(a),
 		newImage(a),
 	)

@@ -21,10 +21,13 @@ func (a *app) snapshots() *snapshot.Snapshots {
 	cfg, lab := a.lab()
 	return snapshot.New(snapshot.Config{
 		Lab: lab, Ports: cfg, Images: a.images(a).List, NewRun: a.newRun,
-		NewID:   func() string { return hex.EncodeToString(randomBytes(16)) },
+		NewID:   newID,
 		Entropy: func() []byte { return randomBytes(64) },
 	})
 }
+
+// newID makes 32 hex digits that nobody else has.
+func newID() string { return hex.EncodeToString(randomBytes(16)) }
 
 func randomBytes(n int) []byte {
 	b := make([]byte, n)
