@@ -12,6 +12,7 @@ import (
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/parser"
+	yamltoken "github.com/goccy/go-yaml/token"
 
 	"mesh/lab/scenario"
 	"mesh/lab/underlay"
@@ -100,10 +101,18 @@ type timelineDecoder struct {
 func (d *timelineDecoder) add(n ast.Node, format string, args ...any) {
 	line, column := 1, 1
 	if n != nil {
-		p := n.GetToken().Position
+		p := token(n).Position
 		line, column = p.Line, p.Column
 	}
 	d.problems = append(d.problems, scenario.Problem{File: d.t.File, Line: line, Column: column, Message: fmt.Sprintf(format, args...)})
+}
+
+// token is where a node begins; a mapping's own is its first colon.
+func token(n ast.Node) *yamltoken.Token {
+	if m, ok := n.(*ast.MappingNode); ok && len(m.Values) > 0 && !m.IsFlowStyle {
+		return m.Values[0].Key.GetToken()
+	}
+	return n.GetToken()
 }
 
 func (d *timelineDecoder) syntax(content []byte) ast.Node {
@@ -197,7 +206,7 @@ func (d *timelineDecoder) step(n ast.Node, where string) {
 	if len(d.problems) > before {
 		return
 	}
-	s := Step{Line: n.GetToken().Position.Line}
+	s := Step{Line: token(n).Position.Line}
 	if at, ok := pairs["at"]; !ok {
 		d.add(n, "%s: the key \"at\" is missing; add when it happens, such as 30s", where)
 	} else if d.text(at, where+": at") != "0s" { // the one moment that is no duration

@@ -216,7 +216,7 @@ func TestIssue(t *testing.T) {
 }
 
 // roots parts the two roots as their order is documented.
-func roots(t *testing.T, bundle []byte) (transport, issuing *x509.CertPool) {
+func roots(t testing.TB, bundle []byte) (transport, issuing *x509.CertPool) {
 	t.Helper()
 	var pools []*x509.CertPool
 	for block, rest := pem.Decode(bundle); block != nil; block, rest = pem.Decode(rest) {
@@ -234,7 +234,7 @@ func roots(t *testing.T, bundle []byte) (transport, issuing *x509.CertPool) {
 	return pools[0], pools[1]
 }
 
-func key(t *testing.T) crypto.Signer {
+func key(t testing.TB) crypto.Signer {
 	t.Helper()
 	k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

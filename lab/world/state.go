@@ -80,6 +80,9 @@ func ParseState(text []byte, u underlay.Underlay) (State, error) {
 		}
 		s.Faults[i] = resolved
 	}
+	if len(s.Faults) == 0 {
+		s.Faults = nil
+	}
 	slices.SortFunc(s.Faults, func(a, b fault.Fault) int { return cmp.Compare(a.Name, b.Name) })
 	return s, errors.Join(problems...)
 }

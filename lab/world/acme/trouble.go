@@ -71,6 +71,7 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (f *front) refuse(w http.ResponseWriter, status int, kind, detail string) {
 	asked := newAnswer()
 	if r, err := http.NewRequest(http.MethodHead, noncePath, nil); err == nil {
+		r.Header.Set("User-Agent", "lab") // Pebble answers nobody without: RFC 8555, section 6.1
 		f.issuer.ServeHTTP(asked, r)
 	}
 	if nonce := asked.Header().Get("Replay-Nonce"); nonce != "" {
