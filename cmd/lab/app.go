@@ -59,7 +59,7 @@ func (a *app) prepare(c *cobra.Command, _ []string) error {
 		return err
 	}
 	switch c.Name() {
-	case "world", "reap", "destroy", "completion", "help", cobra.ShellCompRequestCmd, cobra.ShellCompNoDescRequestCmd:
+	case "world", "disks", "reap", "destroy", "completion", "help", cobra.ShellCompRequestCmd, cobra.ShellCompNoDescRequestCmd:
 		return nil
 	}
 	_, lab := a.lab()

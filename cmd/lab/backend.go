@@ -6,6 +6,7 @@ import (
 	"mesh/lab/images"
 	"mesh/lab/lifecycle"
 	"mesh/lab/machine/libvirt"
+	"mesh/lab/volatile"
 )
 
 // newApp stands on this machine.
@@ -13,17 +14,20 @@ func newApp(s cli.Streams) *app {
 	return &app{Streams: s, ports: realPorts, images: realImages, way: realWay, here: realHere{}, newRun: randomRun}
 }
 
-func realPorts(*app) lifecycle.Config {
+func realPorts(a *app) lifecycle.Config {
 	hypervisor := libvirt.New()
+	machines := volatile.NewMachines(hypervisor, hypervisor, lifecycle.LayersIn(a.store), a.runtime)
 	return lifecycle.Config{
 		// All labs of a machine share its daemon, wherever else they keep things.
 		Daemon:     libvirt.NewDaemon(defaultRuntime, nil),
-		Hypervisor: hypervisor,
-		Memory:     hypervisor,
+		Hypervisor: machines,
+		Memory:     machines,
 		Abuse:      hypervisor,
+		DiskFaults: realDiskFaults{},
 		World:      realWorld{},
-		Guest:      guest.New(hypervisor),
+		Guest:      guest.New(machines),
 		Disks:      lifecycle.LocalDisks{},
+		Volatile:   realVolatile{},
 		Computer:   lifecycle.Linux{},
 	}
 }

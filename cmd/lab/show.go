@@ -80,11 +80,18 @@ func (a *app) showStatus(s lifecycle.Status) error {
 	for _, r := range s.Roamers {
 		fmt.Fprintf(a.Out, "  %s: in %s; can stand in %s\n", r.Name, r.At, strings.Join(r.Segments, ", "))
 	}
+	if len(s.Faults) > 0 {
+		fmt.Fprintln(a.Out)
+		if err := a.showFaults(s.Faults); err != nil {
+			return err
+		}
+	}
 	fmt.Fprint(a.Out, "\nconsoles\n")
 	for _, m := range s.Machines {
 		fmt.Fprintf(a.Out, "  %s: %s\n", m.Name, m.ConsoleLog)
 	}
 	a.showWorld(s.World)
+	a.showDisks(s.Disks)
 	var rows [][]string
 	for _, step := range s.Steps {
 		state, seconds := string(step.State), "-"
@@ -120,5 +127,22 @@ func (a *app) showWorld(w lifecycle.WorldStatus) {
 			state = "not ok: " + service.Why
 		}
 		fmt.Fprintf(a.Out, "  %s: %s\n", service.Name, state)
+	}
+}
+
+// showDisks says what a power cut does to what was not flushed.
+func (a *app) showDisks(d lifecycle.DisksStatus) {
+	switch {
+	case !d.Volatile && d.Problem != "":
+		fmt.Fprintf(a.Out, "\ndisks: what is not flushed survives a power cut here: %s\n", d.Problem)
+	case d.Volatile && d.Problem != "":
+		fmt.Fprintf(a.Out, "\ndisks: %s (log: %s)\n", d.Problem, d.Log)
+	case d.Volatile:
+		fmt.Fprintf(a.Out, "\ndisks: what is not flushed is lost with the power; process %d, log %s\n", d.PID, d.Log)
+	}
+	for _, disk := range d.Disks {
+		if f := disk.Fault; f != nil {
+			fmt.Fprintf(a.Out, "  %s has a fault: %s\n", disk.Name, f)
+		}
 	}
 }

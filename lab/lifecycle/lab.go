@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"mesh/lab/machine"
+	"mesh/lab/world"
 )
 
 // Lab raises and destroys scenarios of one store. Safe for concurrent use, by
@@ -26,11 +27,13 @@ type Config struct {
 	Hypervisor machine.Hypervisor
 	Memory     machine.Memory // of the same hypervisor
 	Abuse      machine.Abuse  // of the same hypervisor
-	Snapshots  Snapshots      // nil: there are none
+	DiskFaults DiskFaults
+	Snapshots  Snapshots // nil: there are none
 	World      World
 	Guest      Guest
 	Evidence   Evidence // of raises that fail; nil: none is kept
 	Disks      Disks
+	Volatile   Volatile
 	Computer   Computer
 	Progress   Progress
 	Now        func() time.Time
@@ -150,6 +153,8 @@ func (l *Lab) abandoned(r Record) string {
 		return fmt.Sprintf("the process that was %s it (%d) is gone", r.Phase, r.Process.PID)
 	case r.Phase == Raised && !alive(r.World):
 		return fmt.Sprintf("the process of its world (%d) is gone", r.World.PID)
+	case r.Phase == Raised && r.Disks.Process != (world.Process{}) && !alive(r.Disks.Process):
+		return fmt.Sprintf("the process of its disks (%d) is gone", r.Disks.Process.PID)
 	}
 	return ""
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strings"
 
 	"mesh/lab/images"
@@ -69,6 +70,7 @@ const (
 	StepKeys       Kind = "keys"       // SSH keys of the scenario and its machines
 	StepWarm       Kind = "warm"       // a warm image is there, or it is known that its machines boot
 	StepDisk       Kind = "disk"       // a machine's disk
+	StepDisks      Kind = "disks"      // disks lose what is not flushed, or it is known that they do not
 	StepWorld      Kind = "world"      // the outside
 	StepMachine    Kind = "machine"    // a machine stands, paused
 	StepJoin       Kind = "join"       // its NICs are joined to their segments
@@ -99,7 +101,7 @@ type Placement struct {
 
 // Object is something on the lab machine.
 type Object struct {
-	Kind string `json:"kind"` // domain, disk, namespace, link, directory
+	Kind string `json:"kind"` // domain, disk, mount, namespace, link, directory
 	Name string `json:"name"`
 }
 
@@ -175,7 +177,7 @@ func newMachine(p Plan, m scenario.Machine, at underlay.Machine, image images.Im
 	id := identity(p.Run, "machine-id", m.Name)
 	spec := machine.Spec{
 		Name: DomainName(p.Name, m.Name), UUID: uuid(p.Run, m.Name), Run: p.Run,
-		MemoryBytes: m.MemoryBytes, CPUs: m.CPUs,
+		MemoryBytes: m.MemoryBytes, CPUs: m.CPUs, Display: m.Display,
 		Disk:   layerPath(layers, identity(p.Run, "disk", m.Name)),
 		Kernel: image.Kernel, Initrd: image.Initrd,
 		Cmdline: strings.TrimSpace(image.Cmdline +
@@ -198,6 +200,9 @@ func objects(p Plan) []Object {
 	all := []Object{{"directory", p.Directory}, {"directory", p.Runtime}, {"namespace", p.World.Underlay.Namespace}}
 	for _, r := range p.World.Underlay.Routers {
 		all = append(all, Object{"namespace", r.Namespace})
+	}
+	if len(p.Machines) > 0 {
+		all = append(all, Object{"mount", mountOf(filepath.Dir(p.Machines[0].Spec.Disk), p)})
 	}
 	for _, m := range p.Machines {
 		all = append(all, Object{"domain", m.Spec.Name}, Object{"disk", m.Spec.Disk})

@@ -12,7 +12,7 @@ import (
 func steps(p Plan, s *scenario.Scenario, noPlace bool) []Step {
 	const (
 		daemon, repository, keys = string(StepDaemon), string(StepRepository), string(StepKeys)
-		outside                  = string(StepWorld)
+		disks, outside           = string(StepDisks), string(StepWorld)
 	)
 	all := []Step{{ID: daemon, Kind: StepDaemon, About: "hypervisor and accelerator", After: []string{}}}
 	add := func(s Step, after ...string) { s.After = after; all = append(all, s) }
@@ -30,19 +30,20 @@ func steps(p Plan, s *scenario.Scenario, noPlace bool) []Step {
 	if p.Start == StartWarm {
 		for _, m := range p.Machines {
 			id := warmStep(m)
-			if !slices.ContainsFunc(all, func(s Step) bool { return s.ID == id }) {
+			if p.startsWarm(m) && !slices.ContainsFunc(all, func(s Step) bool { return s.ID == id }) {
 				add(Step{ID: id, Kind: StepWarm, About: "warm image of " + sized(m)}, daemon)
 			}
 		}
 	}
 	each(StepDisk, "disk of %s", func(m Machine) []string {
-		if p.Start == StartWarm {
+		if p.startsWarm(m) {
 			return []string{warmStep(m)}
 		}
 		return []string{daemon}
 	})
 	add(Step{ID: outside, Kind: StepWorld, About: "the world: segments, routers, services"}, world...)
-	each(StepMachine, "%s stands, paused", func(m Machine) []string { return []string{of(StepDisk, m)} })
+	add(Step{ID: disks, Kind: StepDisks, About: "disks that lose what is not flushed"}, daemon)
+	each(StepMachine, "%s stands, paused", func(m Machine) []string { return []string{of(StepDisk, m), disks} })
 	each(StepJoin, "%s is joined to its segments", func(m Machine) []string { return []string{of(StepMachine, m), outside} })
 	var booted []string
 	each(StepBoot, "%s runs and is itself", func(m Machine) []string {
@@ -57,6 +58,9 @@ func steps(p Plan, s *scenario.Scenario, noPlace bool) []Step {
 
 // of is the id of a machine's step.
 func of(kind Kind, m Machine) string { return string(kind) + ":" + m.Name }
+
+// startsWarm tells whether a machine is to be cloned: warm images have no display.
+func (p Plan) startsWarm(m Machine) bool { return p.Start == StartWarm && !m.Spec.Display }
 
 // warmStep is the id of the step that finds a machine's warm image.
 func warmStep(m Machine) string {

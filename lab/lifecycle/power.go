@@ -95,6 +95,9 @@ func (s *striker) release(ctx context.Context, k fault.Kind, m Machine, do func(
 
 // cut ends a machine as if its power were gone.
 func (s *striker) cut(ctx context.Context, m Machine) error {
+	if why := s.r.Disks.Plain; why != "" {
+		s.cfg.Progress.Note("what machine %s has not flushed survives here: %s", m.Name, why)
+	}
 	err := s.update(func(r *Record) {
 		was := r.Machines[m.Name]
 		was.Off = true

@@ -145,6 +145,10 @@ func (r *raise) watchKept() {
 		switch s.Kind {
 		case StepWorld:
 			r.watch.world(r.record.World)
+		case StepDisks:
+			if r.record.Disks.Plain == "" {
+				r.watch.disks(r.record.Disks.Process)
+			}
 		case StepJoin:
 			if m, err := r.plan.Machine(s.Machine); err == nil {
 				r.watch.add(m)
@@ -248,6 +252,8 @@ func (r *raise) act(ctx context.Context, s Step, again bool) error {
 		return r.keys()
 	case StepWarm:
 		return r.findWarm(ctx, s.ID)
+	case StepDisks:
+		return r.serveDisks(ctx)
 	case StepWorld:
 		return r.startWorld(ctx, again)
 	case StepMachine:

@@ -46,6 +46,7 @@ domain mesh-a.one
 domain mesh-a.two
 link t61000000-1
 link t61000000-2
+mount ` + strings.ReplaceAll(b.store, "/", "|") + `|disks-61000000
 namespace ml-61000000
 namespace ml-61000000-1`)
 	if got, _, _ := strings.Cut(b.Fake.String(), "\nprocess"); got != want {

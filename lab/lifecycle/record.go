@@ -41,6 +41,7 @@ type Record struct {
 	Phase       Phase                    `json:"phase"`
 	Process     world.Process            `json:"process"` // the lab process that changes the scenario, or changed it last
 	World       world.Process            `json:"world"`   // zero until it was started
+	Disks       DisksRecord              `json:"disks"`
 	Accelerator machine.Accelerator      `json:"accelerator,omitempty"`
 	Why         string                   `json:"why,omitempty"` // how the accelerator was chosen
 	Since       time.Time                `json:"since"`         // UTC

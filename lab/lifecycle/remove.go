@@ -113,6 +113,9 @@ func (l *Lab) remove(ctx context.Context, r Record) error {
 	if err := l.removeMachines(ctx, r); err != nil {
 		return err
 	}
+	if err := l.cfg.Volatile.Remove(ctx, l.VolatileOf(r.Plan)); err != nil {
+		return err
+	}
 	if err := l.cfg.World.Remove(ctx, r.Plan.World, r.World); err != nil {
 		return fmt.Errorf("remove the world: %w", err)
 	}

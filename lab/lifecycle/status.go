@@ -25,8 +25,10 @@ type Status struct {
 	Since       time.Time           `json:"since"`
 	Directory   string              `json:"directory"`
 	Machines    []MachineStatus     `json:"machines"`
+	Faults      []FaultRecord       `json:"faults,omitempty"`  // in the order of their coming
 	Roamers     []underlay.Roamer   `json:"roamers,omitempty"` // who can be moved, and where they stand
 	World       WorldStatus         `json:"world"`
+	Disks       DisksStatus         `json:"disks"`
 	Steps       []StepStatus        `json:"steps"`
 }
 
@@ -82,9 +84,10 @@ func (l *Lab) Status(ctx context.Context, name string) (Status, error) {
 	s := Status{
 		Name: r.Plan.Name, Scenario: r.Plan.Scenario, Source: r.Plan.Source, Run: r.Plan.Run,
 		Phase: r.Phase, Abandoned: l.abandoned(r), Accelerator: r.Accelerator, Why: r.Why,
-		Since: r.Since, Directory: r.Plan.Directory, World: l.worldStatus(ctx, r),
+		Since: r.Since, Directory: r.Plan.Directory, World: l.worldStatus(ctx, r), Disks: l.disksStatus(ctx, r),
 		Roamers: r.Plan.World.Underlay.Roamers(),
 	}
+	s.Faults = r.Faults
 	s.Machines = make([]MachineStatus, len(r.Plan.Machines))
 	var asking sync.WaitGroup
 	for i, m := range r.Plan.Machines {

@@ -18,17 +18,23 @@ import (
 // watch looks at what work has set running, and ends the work as soon as one of
 // it dies or panics. Its methods may be called from any goroutine.
 type watch struct {
-	lab      *Lab
-	log      string       // of the world
-	machines chan Machine // from now on to be watched
-	worlds   chan world.Process
+	lab        *Lab
+	plan       Plan
+	machines   chan Machine // from now on to be watched
+	companions chan companion
+}
+
+// companion is a process that a run leaves behind.
+type companion struct {
+	what, log string
+	process   world.Process
 }
 
 // watched calls work, whose context ends, with the reason as its cause, when
 // something that work gave to its watch dies. That reason is then the error.
 func (l *Lab) watched(ctx context.Context, p Plan, work func(context.Context, *watch) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
-	w := &watch{lab: l, log: p.World.Log, machines: make(chan Machine, len(p.Machines)), worlds: make(chan world.Process, 1)}
+	w := &watch{lab: l, plan: p, machines: make(chan Machine, len(p.Machines)), companions: make(chan companion, 2)}
 	var running sync.WaitGroup
 	running.Go(func() { w.run(ctx, cancel) })
 	err := work(ctx, w)
@@ -51,7 +57,14 @@ func (l *Lab) watched(ctx context.Context, p Plan, work func(context.Context, *w
 func (w *watch) add(m Machine) { w.machines <- m }
 
 // world begins to watch the world's process; once.
-func (w *watch) world(p world.Process) { w.worlds <- p }
+func (w *watch) world(p world.Process) {
+	w.companions <- companion{"the world's process", w.plan.World.Log, p}
+}
+
+// disks begins to watch the process that serves the disks; once.
+func (w *watch) disks(p world.Process) {
+	w.companions <- companion{"the process of the disks", w.lab.VolatileOf(w.plan).Log, p}
+}
 
 // run watches until ctx ends; the first death cancels it.
 func (w *watch) run(ctx context.Context, cancel context.CancelCauseFunc) {
@@ -59,23 +72,23 @@ func (w *watch) run(ctx context.Context, cancel context.CancelCauseFunc) {
 	defer waits.Wait()
 	tick := time.NewTicker(w.lab.cfg.Poll)
 	defer tick.Stop()
-	var process world.Process
+	var companions []companion
 	consoles := map[string]*console{}
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case process = <-w.worlds:
+		case c := <-w.companions:
+			companions = append(companions, c)
 		case m := <-w.machines:
 			consoles[m.Name] = openConsole(m)
 			waits.Go(func() { w.death(ctx, m, cancel) })
 		case <-tick.C:
-			if process != (world.Process{}) && !w.lab.cfg.Computer.Alive(process) {
-				cancel(&Error{
-					What: "the world's process died", Where: w.log,
-					Why: fileTail(w.log, 10), Code: codeFailed,
-				})
-				return
+			for _, c := range companions {
+				if !w.lab.cfg.Computer.Alive(c.process) {
+					cancel(&Error{What: c.what + " died", Where: c.log, Why: fileTail(c.log, 10), Code: codeFailed})
+					return
+				}
 			}
 			for _, c := range consoles {
 				if fatal := guest.Scan(bytes.NewReader(c.newLines())); len(fatal) > 0 {

@@ -196,7 +196,7 @@ func (r *restoring) settle(ctx context.Context, m lifecycle.Machine, trust []gue
 	err := r.cfg.Ports.Guest.Wait(ctx, m.Spec.Name)
 	if err == nil {
 		_, err = r.cfg.Ports.Guest.Settle(ctx, m.Spec.Name, guest.Identity{
-			KeepClock: r.o.Frozen, Entropy: r.cfg.Entropy(), Files: trust,
+			KeepClock: r.o.Frozen, Entropy: r.cfg.Entropy(), Files: trust, Silent: true,
 		})
 	}
 	if err != nil {

@@ -88,6 +88,26 @@ func (f Fault) Check() error {
 	return nil
 }
 
+// String is the fault in words.
+func (f Fault) String() string {
+	var words []string
+	for _, one := range []struct {
+		what string
+		is   Errno
+	}{{"reads", f.Read}, {"writes", f.Write}, {"flushes", f.Flush}} {
+		if one.is != "" {
+			words = append(words, fmt.Sprintf("%s fail with %s", one.what, one.is))
+		}
+	}
+	if f.DelayMilliseconds > 0 {
+		words = append(words, fmt.Sprintf("each takes %s longer", f.delay()))
+	}
+	if words == nil {
+		return "none"
+	}
+	return strings.Join(words, ", ")
+}
+
 func (f Fault) delay() time.Duration { return time.Duration(f.DelayMilliseconds) * time.Millisecond }
 
 // number is the system's of an error; 0 for none.

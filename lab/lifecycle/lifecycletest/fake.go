@@ -32,6 +32,7 @@ type Fake struct {
 	Hook func(op string, after bool) error
 
 	NotRoot     bool
+	NoFUSE      bool // disks cannot be served
 	KVM         bool
 	MemoryBytes int64  // zero: 64 GiB
 	SpaceBytes  int64  // zero: 1 TiB
@@ -43,8 +44,8 @@ type Fake struct {
 // Ports are the fake as every port that lifecycle needs.
 func (f *Fake) Ports(cfg lifecycle.Config) lifecycle.Config {
 	cfg.Daemon, cfg.Hypervisor, cfg.World = daemon{f}, hypervisor{f}, outside{f}
-	cfg.Memory, cfg.Abuse = hypervisor{f}, hypervisor{f}
-	cfg.Guest, cfg.Disks, cfg.Computer = guests{f}, disks{f}, computer{f}
+	cfg.Memory, cfg.Abuse, cfg.DiskFaults = hypervisor{f}, hypervisor{f}, diskFaults{f}
+	cfg.Guest, cfg.Disks, cfg.Volatile, cfg.Computer = guests{f}, disks{f}, servers{f}, computer{f}
 	return cfg
 }
 
@@ -77,7 +78,7 @@ func (f *Fake) String() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	var lines []string
-	for _, kind := range []string{"daemon", "domain", "dead", "namespace", "link", "process"} {
+	for _, kind := range []string{"daemon", "domain", "dead", "mount", "server", "namespace", "link", "process"} {
 		for _, name := range f.names(kind) {
 			lines = append(lines, kind+" "+name)
 		}

@@ -291,5 +291,5 @@ func (c computer) Alive(p world.Process) bool {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.has("process", fmt.Sprint(p.PID))
+	return c.has("process", fmt.Sprint(p.PID)) || c.has("server", fmt.Sprint(p.PID))
 }
