@@ -28,6 +28,7 @@ type Identity struct {
 	Addresses []Address
 	Patience  time.Duration
 	KeepClock bool // leave the clock as it is
+	Silent    bool // it is not to say what it is then, which takes it as long as all the rest
 }
 
 // Address is one that a NIC is to have.
@@ -98,6 +99,9 @@ func (g *Guests) settle(ctx context.Context, name string, id Identity) (Facts, e
 	if r.ExitCode != 0 {
 		return Facts{}, fmt.Errorf("exit code %d: %s", r.ExitCode, strings.TrimSpace(string(r.Stderr)))
 	}
+	if id.Silent {
+		return Facts{Clock: behind}, nil
+	}
 	facts, err := parseFacts(string(r.Stdout))
 	facts.Clock = behind
 	return facts, err
@@ -156,6 +160,9 @@ func (id Identity) script(behind time.Duration) ([]byte, error) {
 	}
 	for _, a := range id.Addresses {
 		say("await", a.words())
+	}
+	if id.Silent {
+		say("silent", "")
 	}
 	say("patience", fmt.Sprintf("%.2f", id.Patience.Seconds()))
 	return b.Bytes(), nil
