@@ -340,6 +340,22 @@ func TestBadArchivesChangeNothing(t *testing.T) {
 			return all
 		})
 	}
+	// rooted gives the image a disk that stands on a file of the lab machine.
+	rooted := forge(func(all []entry) []entry {
+		disk, err := json.Marshal(map[string][]byte{"": []byte("/etc/shadow")})
+		must(t, err)
+		old := fmt.Sprintf("%x", sha256.Sum256([]byte("a disk")))
+		now := fmt.Sprintf("%x", sha256.Sum256(disk))
+		for n, e := range all {
+			if e.header.Name == "files/"+old {
+				all[n].header.Name, all[n].data = "files/"+now, disk
+			}
+		}
+		is := regexp.MustCompile(`"bytes": 6,(\s+)"sha256": "` + old + `"`)
+		text := is.ReplaceAll(all[0].data, fmt.Appendf(nil, `"bytes": %d,$1"sha256": "%s"`, len(disk), now))
+		all[0].data = bytes.ReplaceAll(text, []byte(contentOf("a disk", "kernel", "initrd")), []byte(contentOf(string(disk), "kernel", "initrd")))
+		return all
+	})
 	stretched, err := zstd.NewReader(bytes.NewReader(whole))
 	must(t, err)
 	defer stretched.Close()
@@ -377,6 +393,7 @@ func TestBadArchivesChangeNothing(t *testing.T) {
 			all[1].data[0] ^= 1
 			return all
 		})},
+		{"an image stands on a file of the lab machine", "stands on nothing", 2, rooted},
 		{"a disk stands on a file of the lab machine", "ought to stand on", 2, layer(func(string) string {
 			data, err := json.Marshal(map[string][]byte{"": []byte("/etc/shadow")})
 			must(t, err)
