@@ -21,6 +21,8 @@ import (
 	"mesh/lab/fault"
 	"mesh/lab/underlay"
 	"mesh/lab/world"
+	"mesh/lab/world/namespace"
+	"mesh/lab/world/network"
 	"mesh/lab/world/worldtest"
 )
 
@@ -548,5 +550,31 @@ func TestCapture(t *testing.T) {
 	}
 	if holds("home") {
 		t.Error("the capture of another segment shows it")
+	}
+}
+
+// TestFiltersAreTaken loads every filter that is a golden file, and again, into
+// the kernel.
+func TestFiltersAreTaken(t *testing.T) {
+	worldtest.Need(t)
+	files, err := filepath.Glob("impairment/testdata/*.nft")
+	if err != nil || len(files) < 5 {
+		t.Fatalf("%v, %v", files, err)
+	}
+	const space = "filters"
+	if _, err := namespace.Create(space); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { namespace.Remove(space) })
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			if err := network.Load(t.Context(), space, string(text)); err != nil {
+				t.Errorf("%s: %v", file, err)
+			}
+		}
 	}
 }

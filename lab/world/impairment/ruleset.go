@@ -98,6 +98,10 @@ func rule(f fault.Fault, matches ...string) string {
 }
 
 func (w *writer) loss(f fault.Fault) {
+	if f.Share == fault.Whole {
+		w.down(f) // nft(8) refuses a comparison that is always true
+		return
+	}
 	w.drop(f, fmt.Sprintf("numgen random mod %d < %d", fault.Whole, f.Share))
 }
 
