@@ -22,8 +22,8 @@ import (
 	"mesh/lab/machine"
 )
 
-// archiveSuffix makes `lab collect` write one file instead of a directory.
-const archiveSuffix = ".tar.zst"
+// collectedSuffix makes `lab collect` write one file instead of a directory.
+const collectedSuffix = ".tar.zst"
 
 func newCollect(a *app) *cobra.Command {
 	var out string
@@ -63,7 +63,7 @@ newest are kept.`,
 			return a.showCollected(index, where)
 		},
 	}
-	c.Flags().StringVarP(&out, "output", "o", "", "a directory that is not there yet, or a file that ends with "+archiveSuffix)
+	c.Flags().StringVarP(&out, "output", "o", "", "a directory that is not there yet, or a file that ends with "+collectedSuffix)
 	c.Flags().BoolVar(&asJSON, "json", false, "print the index as JSON")
 	_ = c.MarkFlagDirname("output") // fails only for a flag that is not there
 	return c
@@ -92,7 +92,7 @@ func (a *app) collect(ctx context.Context, name, out string) (evidence.Index, st
 		return evidence.Index{}, "", fmt.Errorf("find the working directory: %w", err)
 	}
 	dir := out
-	if strings.HasSuffix(out, archiveSuffix) {
+	if strings.HasSuffix(out, collectedSuffix) {
 		if _, err := os.Lstat(out); err == nil {
 			return evidence.Index{}, "", cli.WithCode(cli.Usage, fmt.Errorf("%s is there already; choose a name that is free, or remove it", out))
 		}
@@ -101,19 +101,19 @@ func (a *app) collect(ctx context.Context, name, out string) (evidence.Index, st
 			return evidence.Index{}, "", cli.WithCode(cli.Usage, err)
 		}
 		defer os.RemoveAll(parent)
-		dir = filepath.Join(parent, strings.TrimSuffix(filepath.Base(out), archiveSuffix))
+		dir = filepath.Join(parent, strings.TrimSuffix(filepath.Base(out), collectedSuffix))
 	}
 	done := cfg.Progress.Step("collect evidence of " + name)
 	index, err := a.collector(cfg, lab).Collect(ctx, r, dir, evidence.Reason{Why: "`lab collect` was asked for it"})
 	if err == nil && dir != out {
-		err = archive(dir, out)
+		err = packUp(dir, out)
 	}
 	done(err)
 	return index, out, err
 }
 
-// archive writes a directory and what is in it as one file, or nothing.
-func archive(dir, out string) (err error) {
+// packUp writes a directory and what is in it as one file, or nothing.
+func packUp(dir, out string) (err error) {
 	f, err := os.OpenFile(filepath.Join(filepath.Dir(dir), "archive"), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
 		return fmt.Errorf("write %s: %w", out, err)
@@ -174,7 +174,7 @@ func (a *app) showCollected(x evidence.Index, where string) error {
 		}
 	}
 	begin := where + "/index.md"
-	if strings.HasSuffix(where, archiveSuffix) {
+	if strings.HasSuffix(where, collectedSuffix) {
 		begin = "index.md in " + where
 	}
 	fmt.Fprintf(a.Out, "%s, %d KiB; begin with %s\n", count(files, "file"), bytes>>10, begin)

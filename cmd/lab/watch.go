@@ -69,7 +69,6 @@ type look func(ctx context.Context) (watch.Look, error)
 // for a name that is not raised; later ones leave it out.
 func (a *app) looker(names []string) look {
 	cfg, lab := a.lab()
-	abuse, _ := cfg.Hypervisor.(machine.Abuse)
 	seen := false
 	return func(ctx context.Context) (watch.Look, error) {
 		wanted := names
@@ -92,7 +91,7 @@ func (a *app) looker(names []string) look {
 				now.Scenes = append(now.Scenes, watch.Scene{Name: name, Phase: "unknown", Note: err.Error()})
 				continue
 			}
-			now.Scenes = append(now.Scenes, scene(s, uses(ctx, abuse, s)))
+			now.Scenes = append(now.Scenes, scene(s, uses(ctx, cfg.Abuse, s)))
 		}
 		seen = true
 		return now, nil
@@ -102,9 +101,6 @@ func (a *app) looker(names []string) look {
 // uses asks what each machine has used; a machine that cannot be asked is left out.
 func uses(ctx context.Context, abuse machine.Abuse, s lifecycle.Status) map[string]machine.Load {
 	all := map[string]machine.Load{}
-	if abuse == nil {
-		return all
-	}
 	var mu sync.Mutex // guards all
 	var asking sync.WaitGroup
 	for _, m := range s.Machines {
@@ -132,6 +128,13 @@ func scene(s lifecycle.Status, used map[string]machine.Load) watch.Scene {
 			why = "not ok"
 		}
 		w.Services = append(w.Services, watch.Service{Name: service.Name, Why: why})
+	}
+	for _, f := range s.Faults {
+		text := f.Name + ": " + f.Fault.String()
+		if f.State != lifecycle.InForce {
+			text += " (" + string(f.State) + ")"
+		}
+		w.Faults = append(w.Faults, text)
 	}
 	for _, m := range s.Machines {
 		one := watch.Machine{

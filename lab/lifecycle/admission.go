@@ -7,8 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
-
-	"mesh/lab/machine"
 )
 
 // promise is memory that a raised scenario may come to use.
@@ -79,14 +77,10 @@ func (l *Lab) promised(ctx context.Context, except string) ([]promise, error) {
 
 // resident is what the machines of a plan use now.
 func (l *Lab) resident(ctx context.Context, p Plan) (sum int64) {
-	abuse, ok := l.cfg.Hypervisor.(machine.Abuse)
-	if !ok {
-		return 0
-	}
 	ctx, cancel := context.WithTimeout(ctx, askLimit)
 	defer cancel()
 	for _, m := range p.Machines {
-		if used, err := abuse.Load(ctx, m.Spec.Name); err == nil {
+		if used, err := l.cfg.Abuse.Load(ctx, m.Spec.Name); err == nil {
 			sum += used.ResidentBytes
 		}
 	}

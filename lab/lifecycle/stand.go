@@ -17,7 +17,7 @@ func (r *raise) findWarm(ctx context.Context, step string) error {
 	var names []string
 	var like Machine
 	for _, m := range r.plan.Machines {
-		if warmStep(m) == step {
+		if r.plan.startsWarm(m) && warmStep(m) == step {
 			names, like = append(names, m.Name), m
 		}
 	}

@@ -80,6 +80,7 @@ func TestCaseL12Mistyped(t *testing.T) {
 		{"memory", "Memory", `16:5: machine "one": unknown key "Memory"; did you mean "memory"?`},
 		{"machines", "machine", `14:1: scenario: unknown key "machine"; did you mean "machines"?`},
 		{"    segments", "    image: a\n    image: b\n    segments", `18:5: machine "one": the key "image" stands twice, first in line 17`},
+		{"memory: 512MiB", "display: yes", `16:14: machine "one": display: true or false is wanted and this is text`},
 		{"512MiB", "512 MB?", `16:13: machine "one": memory: "512 MB?" is not a size; write a whole number followed by MiB or GiB, for example 512MiB`},
 		{"512MiB", "512", `16:13: machine "one": memory: "512" is not a size`},
 		{"512MiB", "0.5GiB", `16:13: machine "one": memory: "0.5GiB" is not a size`},

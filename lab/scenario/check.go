@@ -63,6 +63,7 @@ func (d *decoder) machines(doc *document, s *Scenario) {
 		if e.Value.CPUs.At != (Position{}) {
 			m.CPUs = e.Value.CPUs.Value
 		}
+		m.Display = e.Value.Display.On
 		m.Segments = d.cards(where, e.Value.Segments.Items, doc.Segments.names())
 		m.Roams = d.wandering(where, e.Value.Roams.Items, m.Segments, doc.Segments.names())
 		if len(m.Roams) > 0 && len(e.Value.Segments.Items) > 1 {

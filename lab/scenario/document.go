@@ -49,6 +49,7 @@ type vm struct {
 	CPUs     number     `yaml:"cpus" jsonschema:"minimum=1,maximum=64,default=1" jsonschema_description:"Virtual processors."`
 	Segments list[text] `yaml:"segments" jsonschema:"required" jsonschema_description:"The segments it stands in, one network card for each, in order."`
 	Roams    list[text] `yaml:"roams" jsonschema_description:"Other segments that its only network card can be moved to while the scenario runs; see lab roam."`
+	Display  toggle     `yaml:"display" jsonschema_description:"Whether it has a display, for lab screenshot; it boots then instead of starting warm."`
 }
 
 type instruction struct {

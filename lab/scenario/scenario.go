@@ -100,6 +100,7 @@ type Machine struct {
 	CPUs        int      // default 1
 	Segments    []string // one NIC for each, in order; at least one, none twice
 	Roams       []string // where else its NIC can stand; only with exactly one segment
+	Display     bool     // it has one
 }
 
 // Step is one thing to place once machines are up, in order. Exactly one of

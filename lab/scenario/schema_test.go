@@ -125,10 +125,12 @@ func validate(schema map[string]any, v any, path string) (problems []string) {
 		object, isObject := v.(map[string]any)
 		array, isArray := v.([]any)
 		number, isNumber := v.(float64)
+		_, isBool := v.(bool)
 		switch keyword {
 		case "type":
 			ok := map[string]bool{
 				"string": isText, "object": isObject, "array": isArray, "integer": isNumber && number == float64(int64(number)),
+				"boolean": isBool,
 			}
 			if !ok[rule.(string)] {
 				bad("is no %s", rule)

@@ -123,6 +123,25 @@ func formatSize(bytes int64) string {
 	return fmt.Sprintf("%dMiB", bytes/mebibyte)
 }
 
+// toggle is yes or no, written true or false.
+type toggle struct {
+	On bool
+	At Position
+}
+
+func (t *toggle) decode(d *decoder, n ast.Node, where string) {
+	b, ok := n.(*ast.BoolNode)
+	if !ok {
+		d.wrong(n, where, "true or false")
+		return
+	}
+	*t = toggle{On: b.Value, At: at(n)}
+}
+
+func (toggle) schema(*jsonschema.Reflector) *jsonschema.Schema {
+	return &jsonschema.Schema{Type: "boolean", Default: false}
+}
+
 // number is a whole number.
 type number struct {
 	Value int

@@ -197,6 +197,7 @@ func machine(t *rapid.T, name string, s *scenario.Scenario) scenario.Machine {
 		Image:       rapid.SampledFrom([]string{"debian-13", "debian-12"}).Draw(t, "image"),
 		MemoryBytes: rapid.Int64Range(256, 4096).Draw(t, "memory") << 20,
 		CPUs:        rapid.IntRange(1, 64).Draw(t, "cpus"),
+		Display:     rapid.Bool().Draw(t, "display"),
 	}
 	stands := rapid.Permutation(s.Segments).Draw(t, "stands in")
 	stands = stands[:rapid.IntRange(1, len(stands)).Draw(t, "segments")]
@@ -299,6 +300,7 @@ func Document(s *scenario.Scenario) string {
 		entry(4, "cpus", m.CPUs)
 		list("segments", m.Segments)
 		list("roams", m.Roams)
+		entry(4, "display", m.Display)
 	}
 	if len(s.Place) > 0 {
 		b.WriteString("place:\n")
