@@ -32,7 +32,12 @@ type host struct {
 // directory of its own: whoever locks one may clear its temporary files.
 const identityBelow = "identity"
 
-func (h *host) system() *system.System { return system.New(system.Config{Runtime: h.runtime}) }
+func (h *host) system() *system.System {
+	return system.New(system.Config{Runtime: h.runtime, Content: h.content()})
+}
+
+// content is where lies what is named by its digest.
+func (h *host) content() string { return filepath.Join(h.state, "content") }
 
 func (h *host) identity(s *system.System) folder {
 	return folder{s.StateDirectory(filepath.Join(h.state, identityBelow)), s.Files, filepath.Join(h.state, identityBelow)}
@@ -70,6 +75,7 @@ func (h *host) hand(s *system.System, log *slog.Logger) (*agent.Hand, error) {
 		Machine: s,
 		Runtime: h.runtimeFolder(s),
 		Process: self,
+		Prune:   s.PruneContents,
 		Now:     time.Now,
 		Log:     log,
 	}, nil
@@ -84,7 +90,7 @@ func (h *host) inspection() agent.Inspection {
 	s := h.system()
 	return agent.Inspection{
 		Identity: h.identity(s), Runtime: h.runtimeFolder(s), Store: s.StateDirectory(h.state),
-		Version: version,
+		Version: version, Content: h.content(),
 		Alive: func(p agent.Process) bool {
 			found, err := agent.FindProcess(os.DirFS("/"), p.PID)
 			return err == nil && found == p

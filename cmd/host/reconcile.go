@@ -4,8 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -19,6 +21,7 @@ import (
 
 func (h *host) newReconcile() *cobra.Command {
 	var asJSON, dryRun bool
+	var contents string
 	c := &cobra.Command{
 		Use:   "reconcile BUNDLE",
 		Short: "Bring this machine to a bundle, before it is a member of a mesh",
@@ -44,12 +47,52 @@ With --dry-run nothing is touched: what would be done is said, and why, as
 			if dryRun {
 				return h.plan(c.Context(), text, asJSON, false)
 			}
-			return h.reconcile(c, text, asJSON)
+			if contents == "" {
+				contents = filepath.Join(filepath.Dir(args[0]), "content")
+			}
+			return h.reconcile(c, text, contents, asJSON)
 		},
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "answer with one JSON document")
+	c.Flags().StringVar(&contents, "content", "", `directory with what the bundle names by digest, in files named by their SHA-256 (default "content" beside the bundle)`)
 	c.Flags().BoolVar(&dryRun, "dry-run", false, "touch nothing and say what would be done")
 	return c
+}
+
+// takeContents takes over what a bundle names by digest, from the directory it
+// came with. What is not there is waited for; what is something else is refused.
+func takeContents(s *system.System, text []byte, from string) error {
+	b, err := declaration.ParseBundle(text)
+	if err != nil {
+		return err
+	}
+	for _, blob := range declaration.Blobs(b.Resources) {
+		if s.HasContent(blob.Digest) {
+			continue
+		}
+		file, err := os.Open(filepath.Join(from, blob.Digest))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("read what the bundle names: %w", err)
+		}
+		data, err := io.ReadAll(io.LimitReader(file, blob.Bytes+1))
+		_ = file.Close()
+		if err == nil && (int64(len(data)) != blob.Bytes || declaration.Digest(data) != blob.Digest) {
+			err = cli.WithCode(cli.Usage, fmt.Errorf("it is not the %d bytes of digest %s", blob.Bytes, declaration.Digest(data)))
+		}
+		if err == nil {
+			err = s.RoomFor(blob.Bytes)
+		}
+		if err == nil {
+			_, err = s.KeepContent(data)
+		}
+		if err != nil {
+			return fmt.Errorf("take over %s: %w", file.Name(), err)
+		}
+	}
+	return nil
 }
 
 // readDocument reads a file, or in for "-", and no more of it than a reader of
@@ -70,7 +113,7 @@ func readDocument(in io.Reader, path string) ([]byte, error) {
 	return text, nil
 }
 
-func (h *host) reconcile(c *cobra.Command, text []byte, asJSON bool) error {
+func (h *host) reconcile(c *cobra.Command, text []byte, contents string, asJSON bool) error {
 	if _, err := bundle.Accept(text, time.Now()); err != nil {
 		return err // whoever it is that runs this
 	}
@@ -84,6 +127,9 @@ func (h *host) reconcile(c *cobra.Command, text []byte, asJSON bool) error {
 	}
 	hand, err := h.hand(s, slog.New(slog.NewTextHandler(h.Err, &slog.HandlerOptions{Level: slog.LevelWarn})))
 	if err != nil {
+		return err
+	}
+	if err := takeContents(s, text, contents); err != nil {
 		return err
 	}
 	hand.Waiting = func() { fmt.Fprintln(h.Err, "waiting for a pass of mesh-host that is going on") }

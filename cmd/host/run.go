@@ -61,7 +61,7 @@ func (h *host) run(ctx context.Context, interval time.Duration) error {
 		log.Warn("an enrolment is noticed after an interval only", "err", err)
 	}
 	a := agent.New(agent.Config{
-		Identity: h.identity(s), Runtime: h.runtimeFolder(s), Hand: frugal{hand}, Facts: facts, Process: hand.Process,
+		Identity: h.identity(s), Runtime: h.runtimeFolder(s), Hand: frugal{hand}, Contents: s, Facts: facts, Process: hand.Process,
 		Changed: changed, Replaced: replaced(), Interval: interval, Now: time.Now, Log: log,
 	})
 	// The watcher ends with the agent, whichever way that ends.

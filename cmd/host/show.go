@@ -238,7 +238,10 @@ func writeWhy(w io.Writer, s agent.Status, where string) error {
 	for _, l := range s.Left {
 		p.line("%s %s was declared as %s until %s and was left behind: %s", l.Kind, l.Where, l.ID, at(l.Since), l.Why)
 	}
-	if len(s.Resources)+len(s.Owed)+len(s.Left) == 0 {
+	for _, c := range s.Copies {
+		p.line("a copy of what was at %s at %s is kept: %s (%d bytes)", c.Where, at(c.Since), c.Path, c.Bytes)
+	}
+	if len(s.Resources)+len(s.Owed)+len(s.Left)+len(s.Copies) == 0 {
 		p.line("%s is none of the host's: nothing declares it and nothing of it is owned", where)
 	}
 	return p.err

@@ -4,12 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"mesh/cmd/internal/cli"
+	"mesh/host/agent"
 )
 
 func (h *host) newStatus() *cobra.Command {
@@ -57,7 +59,7 @@ owns it, what the last pass did about it, and which restarts it owes or caused.`
 			}
 			s = s.About(args[0])
 			if asJSON {
-				return cli.JSON(h.Out, map[string]any{"resources": s.Resources, "owed": s.Owed, "left": s.Left})
+				return cli.JSON(h.Out, map[string]any{"resources": s.Resources, "owed": s.Owed, "left": s.Left, "copies": slices.Concat([]agent.StatusCopy{}, s.Copies)})
 			}
 			return writeWhy(h.Out, s, args[0])
 		},

@@ -37,7 +37,7 @@ func bundle(c config.Config) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return declaration.Bundle{Format: declaration.Format, Resources: resources}.Encode()
+	return declaration.Bundle{Format: declaration.FormatFor(resources), Resources: resources}.Encode()
 }
 
 func newBundle(s cli.Streams) *cobra.Command {

@@ -45,6 +45,7 @@ type Config struct {
 	Identity Folder // who this machine is; see Enrol
 	Runtime  Folder // for those who look: see Inspect
 	Hand     Passer
+	Contents Contents // nil: what a declaration names by digest is not fetched
 	Facts    Facts
 	Process  Process // this process, as those who look find it
 
@@ -65,12 +66,14 @@ type Agent struct {
 	// One sender each; a value not taken yet is replaced by a newer one.
 	accepted chan store.Accepted // link → work: verified, not durable yet
 	passed   chan passed         // work → link: what came of a pass
+	arrived  chan struct{}       // link → work: content that was missing is there
 }
 
 // passed is what the link has to know of a pass.
 type passed struct {
 	held    *store.Accepted
 	outcome declaration.Outcome
+	missing []declaration.Blob // content that what is held needs
 }
 
 // New makes an Agent; it starts nothing.
@@ -96,6 +99,7 @@ func New(cfg Config) *Agent {
 		board:    &board{folder: cfg.Runtime, log: cfg.Log, process: cfg.Process, now: cfg.Now},
 		accepted: make(chan store.Accepted, 1),
 		passed:   make(chan passed, 1),
+		arrived:  make(chan struct{}, 1),
 	}
 }
 

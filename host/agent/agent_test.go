@@ -91,6 +91,7 @@ type rig struct {
 	identity *memory
 	runtime  *memory
 	changed  chan struct{}
+	contents *contents
 	replaced atomic.Bool
 	cancel   context.CancelFunc
 	ended    chan error
@@ -103,7 +104,7 @@ const planeAddress = "192.0.2.1:7443"
 func newRig(t *testing.T) *rig {
 	r := &rig{
 		t: t, plane: newPlane(t, 1), wire: newWire(), hand: &hand{begun: time.Now()},
-		identity: newMemory(), runtime: newMemory(), changed: make(chan struct{}, 1), ended: make(chan error, 1),
+		contents: &contents{kept: map[string]int{}}, identity: newMemory(), runtime: newMemory(), changed: make(chan struct{}, 1), ended: make(chan error, 1),
 	}
 	r.startPlane()
 	r.enrol(r.plane, "one")
@@ -126,7 +127,7 @@ func (r *rig) start() {
 	r.cancel = cancel
 	a := agent.New(agent.Config{
 		Identity: r.identity, Runtime: r.runtime, Hand: r.hand, Facts: facts,
-		Process: agent.Process{PID: 7, Start: 1}, Changed: r.changed, Dial: r.wire.dial,
+		Process: agent.Process{PID: 7, Start: 1}, Changed: r.changed, Dial: r.wire.dial, Contents: r.contents,
 		Replaced: func() bool { return r.replaced.Load() },
 		Jitter:   func() float64 { return 0.5 },
 	})

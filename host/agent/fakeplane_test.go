@@ -38,6 +38,7 @@ type fakePlane struct {
 	nodes   map[identity.NodePublicKey]string
 	offer   link.Offer
 	signed  map[string][]byte // digest → what Fetch gives
+	content map[string][]byte // digest → what Blob gives
 	changed chan struct{}     // closed when the offer changes
 	mute    bool              // streams stay open and say nothing more
 	abort   bool              // the next enrolment is granted and its answer lost
@@ -64,7 +65,7 @@ func newPlane(t *testing.T, seed byte) *fakePlane {
 	return &fakePlane{
 		t: t, link: linkKey, sign: sign, mesh: "home", now: time.Now,
 		refused: map[string]*link.Refusal{}, tokens: map[string]*fakeToken{},
-		nodes: map[identity.NodePublicKey]string{}, signed: map[string][]byte{}, changed: make(chan struct{}),
+		nodes: map[identity.NodePublicKey]string{}, signed: map[string][]byte{}, content: map[string][]byte{}, changed: make(chan struct{}),
 	}
 }
 
@@ -137,6 +138,7 @@ func (p *fakePlane) serve(l net.Listener) (stop func()) {
 	mux.Handle(link.ProcedureEnrol, connect.NewUnaryHandler(link.ProcedureEnrol, p.enrol, codec, connect.WithReadMaxBytes(link.MaxEnrolBytes)))
 	mux.Handle(link.ProcedureWatch, connect.NewServerStreamHandler(link.ProcedureWatch, p.watch, codec))
 	mux.Handle(link.ProcedureFetch, connect.NewUnaryHandler(link.ProcedureFetch, p.fetch, codec))
+	mux.Handle(link.ProcedureBlob, connect.NewUnaryHandler(link.ProcedureBlob, p.blob, codec))
 	mux.Handle(link.ProcedureReport, connect.NewUnaryHandler(link.ProcedureReport, p.report, codec))
 	ctx, cancel := context.WithCancel(context.Background())
 	server := &http.Server{
@@ -204,6 +206,18 @@ func (p *fakePlane) enrol(ctx context.Context, r *connect.Request[link.EnrolRequ
 		Protocol: link.Protocol, Mesh: p.mesh, Node: tok.node, Addresses: []string{"10.90.0.1", "fd00:90::1"},
 		DeclarationKey: p.sign.Public().String(), Epoch: 1, Time: p.now().UTC(),
 	}), nil
+}
+
+func (p *fakePlane) blob(_ context.Context, r *connect.Request[link.BlobRequest]) (*connect.Response[link.BlobResponse], error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.note("blob %.8s from %d", r.Msg.Digest, r.Msg.Offset)
+	content, known := p.content[r.Msg.Digest]
+	if !known {
+		return nil, refuse(&link.Refusal{Reason: link.ReasonNotFound, Message: "no such content"})
+	}
+	rest := content[min(int(r.Msg.Offset), len(content)):]
+	return connect.NewResponse(&link.BlobResponse{Data: rest[:min(len(rest), link.MaxBlobPart)]}), nil
 }
 
 func (p *fakePlane) watch(ctx context.Context, r *connect.Request[link.WatchRequest], stream *connect.ServerStream[link.Offer]) error {

@@ -24,6 +24,9 @@ type Hand struct {
 	Now     func() time.Time
 	Log     *slog.Logger // nil means discard
 
+	// Prune takes away every content that keep does not want; nil: there is none.
+	Prune func(keep func(digest string) bool) error
+
 	// Waiting is called once in a pass that has to wait for another process's.
 	// nil means nobody wants to know.
 	Waiting func()
@@ -66,7 +69,25 @@ func (h *Hand) Pass(ctx context.Context, accept *store.Accepted) (held *store.Ac
 		return held, declaration.Outcome{}, err
 	}
 	outcome, err = h.apply(ctx, record, desired)
-	return held, outcome, err
+	return held, outcome, errors.Join(err, h.prune(record.View(), desired))
+}
+
+// prune keeps of the contents what is declared, and the copies that are recorded.
+func (h *Hand) prune(record store.View, desired apply.Desired) error {
+	if h.Prune == nil {
+		return nil
+	}
+	wanted := map[string]bool{}
+	for _, b := range declaration.Blobs(desired.Resources) {
+		wanted[b.Digest] = true
+	}
+	for _, c := range record.Copies {
+		wanted[c.Digest] = true
+	}
+	if err := h.Prune(func(digest string) bool { return wanted[digest] }); err != nil {
+		return fmt.Errorf("take away content that nothing needs: %w", err)
+	}
+	return nil
 }
 
 // isNew says whether accept is there, and another declaration than the one held.

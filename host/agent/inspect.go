@@ -3,6 +3,7 @@ package agent
 import (
 	"errors"
 	"fmt"
+	"path"
 	"slices"
 	"time"
 
@@ -39,6 +40,7 @@ type Status struct {
 	Resources   []StatusItem  `json:"resources"`
 	Owed        []StatusOwed  `json:"owed"`
 	Left        []StatusLeft  `json:"left"`
+	Copies      []StatusCopy  `json:"copies,omitempty"` // of what others wrote at files that keep copies
 	Losses      []StatusLoss  `json:"losses"`
 	Problems    []string      `json:"problems"` // parts of this status that could not be read
 }
@@ -110,6 +112,16 @@ type StatusLeft struct {
 	Since time.Time        `json:"since"`
 }
 
+// StatusCopy is what somebody else wrote at a file, kept before it was replaced.
+type StatusCopy struct {
+	Kind   declaration.Kind `json:"kind"`
+	Where  string           `json:"where"`
+	Digest string           `json:"digest"`
+	Bytes  int64            `json:"bytes"`
+	Path   string           `json:"path"` // where it lies
+	Since  time.Time        `json:"since"`
+}
+
 // StatusLoss is a part of the host's record that is gone.
 type StatusLoss struct {
 	What  string    `json:"what"`
@@ -123,6 +135,7 @@ type Inspection struct {
 	Identity Folder
 	Runtime  Folder
 	Store    store.Directory
+	Content  string             // directory of what is named by its digest
 	Alive    func(Process) bool // whether that run of a program goes on
 	Version  string
 }
@@ -151,6 +164,9 @@ func (i Inspection) Status() (Status, error) {
 	s.Running = linkState != nil && i.Alive(linkState.Process)
 	s.membership(file, linkState)
 	s.record(view)
+	for _, c := range view.Copies {
+		s.Copies = append(s.Copies, StatusCopy{c.Kind, c.Where, c.Digest, c.Bytes, path.Join(i.Content, c.Digest), c.Time})
+	}
 	s.passes(pass, view, pass != nil && i.Alive(pass.Process))
 	return s, nil
 }
@@ -266,6 +282,7 @@ func (s *Status) list(view store.View, found map[store.Key]declaration.Result) {
 func (s Status) About(where string) Status {
 	s.Resources = slices.DeleteFunc(slices.Clone(s.Resources), func(r StatusItem) bool { return r.Where != where })
 	s.Left = slices.DeleteFunc(slices.Clone(s.Left), func(l StatusLeft) bool { return l.Where != where })
+	s.Copies = slices.DeleteFunc(slices.Clone(s.Copies), func(c StatusCopy) bool { return c.Where != where })
 	s.Owed = slices.DeleteFunc(slices.Clone(s.Owed), func(o StatusOwed) bool {
 		return o.Unit != where && o.Because.Where != where
 	})

@@ -23,6 +23,7 @@ type uplink struct {
 	current *store.Accepted      // newest declaration of this mesh, taken or held; nil: none
 	outcome *declaration.Outcome // of the newest pass over one of this mesh; nil: none yet
 	last    passed               // newest, of whatever mesh
+	wanted  map[string]*fetching // by digest
 }
 
 // keepLink dials for as long as ctx lasts. It never gives up and never stands
@@ -64,7 +65,7 @@ func (u *uplink) reread() bool {
 	if u.member.same(member) {
 		return false
 	}
-	u.member, u.current, u.outcome = member, nil, nil
+	u.member, u.current, u.outcome, u.wanted = member, nil, nil, nil
 	u.take(u.last)
 	if member != nil {
 		u.agent.cfg.Log.Info("this machine is a node", "mesh", member.Mesh, "node", member.Node)
@@ -101,6 +102,7 @@ func (u *uplink) take(p passed) {
 		u.current = p.held
 	}
 	if p.outcome.Digest == p.held.Digest {
+		u.want(p.missing)
 		u.outcome = &p.outcome
 	}
 }

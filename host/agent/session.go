@@ -91,7 +91,7 @@ func (s *session) serve(ctx context.Context, profile inventory.Profile) (lived b
 		if !lived {
 			continue
 		}
-		if err := s.report(ctx); err != nil {
+		if err := errors.Join(s.report(ctx), s.fetchContents(ctx)); err != nil {
 			return lived, err
 		}
 	}

@@ -28,6 +28,7 @@ func (a *Agent) work(ctx context.Context, first chan struct{}) error {
 			return nil
 		case fresh := <-a.accepted:
 			accept = &fresh
+		case <-a.arrived:
 		case <-timer.C:
 		}
 		held, outcome, err := a.cfg.Hand.Pass(ctx, accept)
@@ -45,7 +46,11 @@ func (a *Agent) work(ctx context.Context, first chan struct{}) error {
 		if err == nil || errors.Is(err, store.ErrOlder) {
 			accept = nil
 		}
-		put(a.passed, passed{bare(held), outcome})
+		now := passed{held: bare(held), outcome: outcome}
+		if !Converged(outcome) {
+			now.missing = missing(a.cfg.Contents, held)
+		}
+		put(a.passed, now)
 		if first != nil {
 			close(first)
 			first = nil

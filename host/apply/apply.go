@@ -91,7 +91,7 @@ func Foresee(ctx context.Context, m resource.Machine, record store.View, d Desir
 	if err != nil {
 		return Plan{}, err
 	}
-	seen, err := look(ctx, m, keys)
+	seen, err := look(ctx, m, d, keys)
 	if err != nil {
 		return Plan{}, err
 	}
@@ -128,7 +128,7 @@ func (a *Applier) known(ctx context.Context, d Desired) (*known, error) {
 	if err != nil {
 		return nil, err
 	}
-	seen, err := look(ctx, a.machine, keys)
+	seen, err := look(ctx, a.machine, d, keys)
 	if err != nil {
 		return nil, err
 	}
@@ -164,12 +164,29 @@ func places(d Desired, record store.View) ([]store.Key, error) {
 	return keys, nil
 }
 
-func look(ctx context.Context, m resource.Machine, keys []store.Key) (Seen, error) {
+func look(ctx context.Context, m resource.Machine, d Desired, keys []store.Key) (Seen, error) {
 	accounts, err := m.Accounts()
 	if err != nil {
 		return Seen{}, err
 	}
-	return Seen{Found: resource.Look(ctx, m, keys), Accounts: accounts}, nil
+	seen := Seen{Found: resource.Look(ctx, m, keys), Accounts: accounts, Contents: map[string]bool{}, Offered: map[string]string{}}
+	wanted := map[store.Key]bool{}
+	for _, key := range keys {
+		wanted[key] = true
+	}
+	for _, r := range d.Resources {
+		if !wanted[resource.KeyOf(r)] {
+			continue
+		}
+		for _, b := range declaration.Blobs([]declaration.Resource{r}) {
+			seen.Contents[b.Digest] = m.HasContent(b.Digest)
+		}
+		// What is offered is not known while apt cannot say; what is installed stays.
+		if version, err := resource.Offered(ctx, m, r); err == nil && version != "" {
+			seen.Offered[r.Where()] = version
+		}
+	}
+	return seen, nil
 }
 
 // Reconcile brings the machine to d, as far as it can, and says what became of

@@ -28,6 +28,8 @@ type rest interface {
 	resource.Packages
 	resource.Services
 	resource.Accounts
+	resource.Contents
+	resource.Programs
 }
 
 // onDisk is an Applier for a new directory of this machine, and n files in it.

@@ -85,6 +85,7 @@ func (p *pass) run(ctx context.Context, steps []Step) {
 	steps = p.decideAgain(ctx, steps)
 	intents := map[store.Key]store.Intent{}
 	var records []store.Record
+	p.copyAside(steps, &records)
 	for _, s := range steps {
 		if s.acts() {
 			in := p.intent(s)
@@ -103,6 +104,28 @@ func (p *pass) run(ctx context.Context, steps []Step) {
 	p.finish(context.WithoutCancel(ctx), steps, intents, p.act(ctx, steps))
 }
 
+// copyAside keeps what somebody else wrote at files that are to be replaced, where
+// they are declared so. What cannot be kept is not replaced.
+func (p *pass) copyAside(steps []Step, records *[]store.Record) {
+	for i, s := range steps {
+		f := s.resource.File
+		if s.Verb != VerbChange || f == nil || f.Policy != declaration.PolicyKeepCopy ||
+			s.before.Digest == s.owned.Made.Digest || s.before.Digest == s.target.Digest {
+			continue
+		}
+		data, err := p.machine.Read(s.Where)
+		var digest string
+		if err == nil {
+			digest, err = p.machine.KeepContent(data)
+		}
+		if err != nil {
+			steps[i] = s.with(VerbBlocked, "nothing was done, because what is there could not be kept: "+err.Error())
+			continue
+		}
+		*records = append(*records, store.Copied{Key: s.key(), Digest: digest, Bytes: int64(len(data)), Time: p.now().UTC()})
+	}
+}
+
 // decideAgain decides by what is known now: debts may have come, and the
 // machine may be another one since it was looked at.
 func (p *pass) decideAgain(ctx context.Context, steps []Step) []Step {
@@ -111,7 +134,7 @@ func (p *pass) decideAgain(ctx context.Context, steps []Step) []Step {
 		for i, s := range steps {
 			keys[i] = s.key()
 		}
-		seen, err := look(ctx, p.machine, keys)
+		seen, err := look(ctx, p.machine, p.d, keys)
 		if err != nil {
 			p.errs = append(p.errs, err) // go on with what was seen before
 		} else {
@@ -152,6 +175,8 @@ func (p *pass) intent(s Step) store.Intent {
 	switch {
 	case removes(s):
 		in.Act, in.Target, in.Owes = store.ActRemove, store.State{}, p.owesWhenGone(s)
+	case s.reload && resource.Running(s.before):
+		in.Act = store.ActReload
 	case s.restart && resource.Running(s.before):
 		in.Act = store.ActRestart
 	}
@@ -207,7 +232,7 @@ func (p *pass) actOn(ctx context.Context, group []Step) []error {
 	}
 	changes := make([]resource.Change, len(group))
 	for i, s := range group {
-		changes[i] = resource.Change{Resource: s.resource, Before: s.before, Target: s.target, Restart: s.restart, Note: note(s)}
+		changes[i] = resource.Change{Resource: s.resource, Before: s.before, Target: s.target, Restart: s.restart, Reload: s.reload, Made: s.owned.Made, Note: note(s)}
 	}
 	return resource.Apply(ctx, p.machine, group[0].Kind, changes)
 }

@@ -93,11 +93,12 @@ func needed(s Step, fails func(id string) bool) string {
 	if s.resource.Service == nil {
 		return ""
 	}
-	i := slices.IndexFunc(s.resource.Service.RestartOn, fails)
+	causes := uses(s.resource.Service)
+	i := slices.IndexFunc(causes, fails)
 	if i < 0 {
 		return ""
 	}
-	return s.resource.Service.RestartOn[i]
+	return causes[i]
 }
 
 // recovered takes in how a pass closes what a crash left open.

@@ -54,7 +54,7 @@ func (p *pass) came(s Step, in store.Intent, found resource.Found, err error) ([
 		return p.done(p.intent(s), s.before), declaration.StatusRemoved, s.Why
 	case VerbLeave:
 		return p.giveUp(s, s.Why), declaration.StatusKept, s.Why
-	case VerbRefuse:
+	case VerbRefuse, VerbReport:
 		return nil, declaration.StatusKept, s.Why
 	case VerbRemove:
 		return p.removed(s, in, found, err)
@@ -80,6 +80,9 @@ func (p *pass) giveUp(s Step, left string) []store.Record {
 func (p *pass) applied(s Step, in store.Intent, found resource.Found, err error) ([]store.Record, declaration.Status, string) {
 	if resource.OnDisk(s.Kind) && err == nil {
 		return p.done(in, s.target), declaration.StatusChanged, s.Why
+	}
+	if err == nil && found.Err == nil && in.Act == store.ActReload { // nothing shows that it happened
+		return p.done(in, found.State), declaration.StatusChanged, s.Why
 	}
 	if err == nil && found.Err == nil && resource.Resolve(in, found.State) == resource.Done {
 		return p.done(in, found.State), declaration.StatusChanged, s.Why

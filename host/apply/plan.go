@@ -3,6 +3,7 @@ package apply
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -26,6 +27,7 @@ const (
 	VerbForget  Verb = "forget"  // not declared any more, and gone already
 	VerbLeave   Verb = "leave"   // not declared any more, and not the host's to remove
 	VerbRefuse  Verb = "refuse"  // not declared any more, but the record of it is doubtful
+	VerbReport  Verb = "report"  // it is not as declared, which is reported and nothing more
 	VerbBlocked Verb = "blocked" // something is in the way
 	VerbWait    Verb = "wait"    // what it needs does not work
 )
@@ -44,6 +46,7 @@ type Step struct {
 	before   store.State
 	target   store.State
 	restart  bool
+	reload   bool        // what it owes is paid by a reload
 	homeless bool        // its user or group is not there
 	owned    store.Owned // zero when it is not owned
 }
@@ -89,7 +92,9 @@ func (p Plan) Changes() int {
 // Quiet says that a pass would do nothing and leave nothing undone: everything
 // is as declared, or stays until somebody decides about it.
 func (p Plan) Quiet() bool {
-	return !slices.ContainsFunc(p.Steps, func(s Step) bool { return s.Verb != VerbNone && s.Verb != VerbRefuse })
+	return !slices.ContainsFunc(p.Steps, func(s Step) bool {
+		return s.Verb != VerbNone && s.Verb != VerbRefuse && s.Verb != VerbReport
+	})
 }
 
 // String is a line for each step that is not "none", and a line that counts.
@@ -118,7 +123,9 @@ func (p Plan) String() string {
 type Seen struct {
 	Found    map[store.Key]resource.Found // for every place that is declared, owned, or announced and left open
 	Accounts system.Accounts
-	Missing  map[string]bool // directories that are not there, in which something is declared that is not there either
+	Contents map[string]bool   // digests of content that is kept, of what is declared
+	Offered  map[string]string // packages that follow a release → the newest version its source has
+	Missing  map[string]bool   // directories that are not there, in which something is declared that is not there either
 }
 
 // NewPlan decides what brings a machine, of which this is the record and this
@@ -159,21 +166,27 @@ func newKnown(d Desired, record store.View) *known {
 		k.debts[debt.Unit] = append(k.debts[debt.Unit], debt)
 	}
 	for _, r := range d.Resources {
-		if r.Kind() == declaration.KindService && r.Service.State != "stopped" {
-			k.runs[r.Service.Unit] = true
-			for _, id := range r.Service.RestartOn {
-				k.dues[id] = append(k.dues[id], r.Service.Unit)
-			}
+		if r.Service == nil || r.Service.State == "stopped" || r.Service.State == declaration.StateMasked {
+			continue
+		}
+		k.runs[r.Service.Unit] = true
+		for _, id := range uses(r.Service) {
+			k.dues[id] = append(k.dues[id], r.Service.Unit)
 		}
 	}
 	return k
+}
+
+// uses lists what a service is restarted or reloaded because of.
+func uses(s *declaration.Service) []string {
+	return slices.Concat(s.RestartOn, s.ReloadOn)
 }
 
 // saw takes in what was seen. What was seen first is what was there before the
 // host touched it: a package may bring a service a moment later.
 func (k *known) saw(seen Seen) {
 	if k.seen.Found == nil {
-		k.seen.Found = map[store.Key]resource.Found{}
+		k.seen.Found, k.seen.Contents, k.seen.Offered = map[store.Key]resource.Found{}, map[string]bool{}, map[string]string{}
 	}
 	for key, found := range seen.Found {
 		k.seen.Found[key] = found
@@ -182,6 +195,8 @@ func (k *known) saw(seen Seen) {
 		}
 	}
 	k.seen.Accounts, k.seen.Missing = seen.Accounts, seen.Missing
+	maps.Copy(k.seen.Contents, seen.Contents)
+	maps.Copy(k.seen.Offered, seen.Offered)
 }
 
 // owesWhenGone lists the units that owe a restart when s removes something.
@@ -204,6 +219,9 @@ func (k *known) apply(r declaration.Resource, late bool) Step {
 	if isOwned {
 		s.origin = owned.Origin
 	}
+	if version := k.seen.Offered[s.Where]; r.Package != nil && version != "" {
+		s.target.Version, target.Version = version, version
+	}
 	switch {
 	case found.Err != nil:
 		return s.with(VerbBlocked, found.Err.Error())
@@ -216,6 +234,10 @@ func (k *known) apply(r declaration.Resource, late bool) Step {
 	debts := k.debts[s.Where]
 	s.restart = s.Kind == declaration.KindService && k.runs[s.Where] && len(debts) > 0 && (late || !k.late[s.Where])
 	differs := resource.Differs(key.Kind, target, found.State)
+	if verb, why, settled := k.byPolicy(r, differs, found.State, isOwned); settled {
+		return s.with(verb, why)
+	}
+	s.reload = s.restart && onlyReloads(r.Service, debts)
 	switch {
 	case differs != "" && found.State.Absent():
 		return s.with(VerbMake, differs)
@@ -236,6 +258,34 @@ func (k *known) apply(r declaration.Resource, late bool) Step {
 		return s.with(VerbNote, "it is as declared, and not as it was made: "+since)
 	}
 	return s.with(VerbNone, "")
+}
+
+// byPolicy decides about a file that is not simply put right, and about what
+// cannot be made because its content has not come yet.
+func (k *known) byPolicy(r declaration.Resource, differs string, found store.State, owned bool) (Verb, string, bool) {
+	if f := r.File; f != nil {
+		switch {
+		case f.Policy == declaration.PolicyReport && differs == "":
+			return VerbNone, "", true
+		case f.Policy == declaration.PolicyReport:
+			return VerbReport, differs + ", which is reported and left so", true
+		case f.Policy == declaration.PolicyOnce && owned:
+			return VerbNone, "", true
+		case f.Policy == declaration.PolicyOnce && !found.Absent():
+			return VerbNote, "it is there already, and is its users'", true
+		}
+	}
+	for _, b := range declaration.Blobs([]declaration.Resource{r}) {
+		if differs != "" && !k.seen.Contents[b.Digest] {
+			return VerbWait, fmt.Sprintf("it waits for its content, %d bytes of digest %.12s, which has not come yet", b.Bytes, b.Digest), true
+		}
+	}
+	return "", "", false
+}
+
+// onlyReloads says whether every debt of a service can be paid by a reload.
+func onlyReloads(s *declaration.Service, debts []store.Owed) bool {
+	return s != nil && !slices.ContainsFunc(debts, func(o store.Owed) bool { return !slices.Contains(s.ReloadOn, o.ID) })
 }
 
 func (s Step) with(v Verb, why string) Step {

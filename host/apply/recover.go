@@ -93,6 +93,8 @@ func (w scribe) done(in store.Intent, found store.State) []store.Record {
 		switch {
 		case in.Act == store.ActRestart:
 			records = append(records, w.settled(in.Where, "restarted"))
+		case in.Act == store.ActReload:
+			records = append(records, w.settled(in.Where, "reloaded"))
 		case resource.Running(found) && !resource.Running(in.Before):
 			records = append(records, w.settled(in.Where, "started"))
 		}

@@ -54,7 +54,7 @@ func (r Resource) Where() string {
 // *DocumentError; nil when there is nothing.
 func (d Declaration) Check() error {
 	c := checker{}
-	c.format(d.Format)
+	c.format(d.Format, d.Resources)
 	c.match("mesh", d.Mesh, nameForm, nameWant)
 	c.match("node", d.Node, nameForm, nameWant)
 	if d.Epoch == 0 {
@@ -71,7 +71,7 @@ func (d Declaration) Check() error {
 // *DocumentError; nil when there is nothing.
 func (b Bundle) Check() error {
 	c := checker{}
-	c.format(b.Format)
+	c.format(b.Format, b.Resources)
 	c.resources(b.Resources)
 	return c.result("bundle")
 }
@@ -82,6 +82,8 @@ var (
 	idForm      = regexp.MustCompile(`^[a-z0-9-]+(/[a-z0-9-]+)*$`)
 	accountForm = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.-]{0,31}$`)
 	modeForm    = regexp.MustCompile(`^[0-7]{4}$`)
+	digestForm  = regexp.MustCompile(`^[0-9a-f]{64}$`)
+	releaseForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9.+~_/-]*$`)
 	// https://www.debian.org/doc/debian-policy/ch-controlfields.html#source,
 	// but for a "-" at the end, by which apt-get means removal.
 	packageForm = regexp.MustCompile(`^[a-z0-9][a-z0-9+.-]*[a-z0-9+.]$`)
@@ -127,9 +129,15 @@ func (c *checker) match(path, value string, form *regexp.Regexp, want string) bo
 	return false
 }
 
-func (c *checker) format(format int) {
-	if format != Format {
-		c.add("format", "%d is not a format this host reads; wanted %d", format, Format)
+func (c *checker) format(format int, list []Resource) {
+	if format < 1 || format > Format {
+		c.add("format", "%d is not a format this host reads; wanted 1 to %d", format, Format)
+		return
+	}
+	for i, r := range list {
+		if member := r.newer(); member != "" && format < 2 {
+			c.add(fmt.Sprintf("resources[%d].%s", i, member), "format %d has no such word; wanted \"format\": 2", format)
+		}
 	}
 }
 
@@ -205,6 +213,46 @@ func (c *checker) file(path string, r Resource) {
 		c.add(path+".content", "%d bytes, at most %d are allowed", len(f.Content), MaxContent)
 	case !utf8.ValidString(f.Content):
 		c.add(path+".content", "it is not UTF-8")
+	case f.Content != "" && f.Blob != nil:
+		c.add(path+".content", "there is a blob, too; wanted \"\" beside one")
+	}
+	c.blob(path+".blob", f.Blob)
+	c.validate(path+".validate", f.Validate)
+	switch f.Policy {
+	case "", PolicyEnforce, PolicyKeepCopy, PolicyOnce, PolicyReport:
+	default:
+		c.add(path+".policy", `%s is not allowed; wanted "enforce", "keep-copy", "once" or "report"`, shown(string(f.Policy)))
+	}
+}
+
+func (c *checker) blob(path string, b *Blob) {
+	if b == nil {
+		return
+	}
+	c.match(path+".digest", b.Digest, digestForm, "a SHA-256 in 64 lower-case hex digits")
+	if b.Bytes < 1 || b.Bytes > MaxBlob {
+		c.add(path+".bytes", "%d is not allowed; wanted 1 to %d", b.Bytes, MaxBlob)
+	}
+}
+
+func (c *checker) validate(path string, argv []string) {
+	if argv == nil {
+		return
+	}
+	candidates := 0
+	for i, arg := range argv {
+		if arg == Candidate {
+			candidates++
+		}
+		if !utf8.ValidString(arg) || strings.ContainsRune(arg, 0) || len(arg) > maxPath {
+			c.add(fmt.Sprintf("%s[%d]", path, i), "it cannot be an argument of a program")
+		}
+	}
+	switch {
+	case len(argv) == 0 || !strings.HasPrefix(argv[0], "/"):
+		c.add(path, "wanted a program by its absolute path, and its arguments")
+	case candidates != 1:
+		c.add(path, "%d of the arguments are %q; wanted one, which is where the new file lies", candidates, Candidate)
 	}
 }
 
@@ -228,6 +276,16 @@ func (c *checker) pkg(path string, r Resource) {
 	if p.Version != "" {
 		c.match(path+".version", p.Version, versionForm, "an exact Debian version")
 	}
+	if p.Release != "" {
+		c.match(path+".release", p.Release, releaseForm, "an archive or codename of a package source")
+	}
+	c.blob(path+".blob", p.Blob)
+	switch {
+	case p.Release != "" && (p.Version != "" || p.Blob != nil):
+		c.add(path+".release", "the newest of a source and one version exclude each other")
+	case p.Blob != nil && p.Version == "":
+		c.add(path+".version", "it is empty; wanted the version of the package in the blob")
+	}
 }
 
 func (c *checker) service(path string, r Resource, index int) {
@@ -238,18 +296,32 @@ func (c *checker) service(path string, r Resource, index int) {
 	if s.Unit == hostUnit {
 		c.add(path+".unit", "%s is the host's own unit; nobody but the machine's owner starts or stops it", hostUnit)
 	}
-	if s.State != "" && s.State != "running" && s.State != "stopped" {
-		c.add(path+".state", `%s is not allowed; wanted "running" or "stopped"`, shown(s.State))
+	if s.State != "" && s.State != "running" && s.State != "stopped" && s.State != StateMasked {
+		c.add(path+".state", `%s is not allowed; wanted "running", "stopped" or "masked"`, shown(s.State))
 	}
-	for i, id := range s.RestartOn {
-		at := fmt.Sprintf("%s.restart_on[%d]", path, i)
+	if s.State == StateMasked && s.Enabled != nil && *s.Enabled {
+		c.add(path+".enabled", "a masked unit cannot be enabled")
+	}
+	c.causes(path+".restart_on", r, index, s.RestartOn)
+	c.causes(path+".reload_on", r, index, s.ReloadOn)
+	for i, id := range s.ReloadOn {
+		if slices.Contains(s.RestartOn, id) {
+			c.add(fmt.Sprintf("%s.reload_on[%d]", path, i), "%q is in restart_on, too", id)
+		}
+	}
+}
+
+// causes reports IDs a service cannot be restarted or reloaded because of.
+func (c *checker) causes(path string, r Resource, index int, ids []string) {
+	for i, id := range ids {
+		at := fmt.Sprintf("%s[%d]", path, i)
 		first, known := c.ids[id]
 		switch {
 		case id == r.ID:
 			c.add(at, "a service cannot be restarted because of itself")
 		case !known || first >= index:
 			c.add(at, "%s is not the id of a resource declared before this one", shown(id))
-		case slices.Contains(s.RestartOn[:i], id):
+		case slices.Contains(ids[:i], id):
 			c.add(at, "%q is listed twice", id)
 		}
 	}

@@ -30,6 +30,32 @@ func valid(resources ...declaration.Resource) declaration.Declaration {
 	return declaration.Declaration{Format: 1, Mesh: "home", Node: "one", Epoch: 1, Generation: 1, Resources: resources}
 }
 
+// second is a declaration of format 2.
+func second(resources ...declaration.Resource) declaration.Declaration {
+	d := valid(resources...)
+	d.Format = 2
+	return d
+}
+
+// TestFormatFor: a document is written so that the oldest host reads it that can.
+func TestFormatFor(t *testing.T) {
+	if got := declaration.FormatFor([]declaration.Resource{file("a", "/a"), pkg("b", "bb"), service("c", "c.service", "a")}); got != 1 {
+		t.Error(got)
+	}
+	for _, r := range []declaration.Resource{
+		{File: &declaration.File{Blob: &declaration.Blob{}}}, {File: &declaration.File{Validate: []string{}}},
+		{File: &declaration.File{Policy: declaration.PolicyOnce}}, {Package: &declaration.Package{Blob: &declaration.Blob{}}},
+		{Package: &declaration.Package{Release: "x"}}, {Service: &declaration.Service{State: "masked"}}, {Service: &declaration.Service{ReloadOn: []string{}}},
+	} {
+		if got := declaration.FormatFor([]declaration.Resource{file("a", "/a"), r}); got != 2 {
+			t.Errorf("%+v: %d", r, got)
+		}
+		if err := valid(r).Check(); err == nil || !strings.Contains(err.Error(), `format 1 has no such word; wanted "format": 2`) {
+			t.Errorf("%+v: %v", r, err)
+		}
+	}
+}
+
 func TestCheckAccepts(t *testing.T) {
 	enabled := false
 	for name, d := range map[string]declaration.Declaration{
@@ -46,6 +72,14 @@ func TestCheckAccepts(t *testing.T) {
 			file("e", "/var/lib/mesh-hostess"), service("f", "mesh-hostess.service"),
 		),
 		"the host's own package": valid(pkg("host/package", "mesh-host")),
+		"all words of format 2": second(
+			declaration.Resource{ID: "a", File: &declaration.File{Path: "/a", Blob: &declaration.Blob{Digest: strings.Repeat("0a", 32), Bytes: declaration.MaxBlob},
+				Validate: []string{"/usr/sbin/visudo", "-c", declaration.Candidate}, Policy: declaration.PolicyKeepCopy}},
+			declaration.Resource{ID: "b", Package: &declaration.Package{Name: "bb", Version: "1.0", Blob: &declaration.Blob{Digest: strings.Repeat("0a", 32), Bytes: 1}}},
+			declaration.Resource{ID: "c", Package: &declaration.Package{Name: "cc", Release: "trixie-backports"}},
+			declaration.Resource{ID: "d", Service: &declaration.Service{Unit: "d.service", ReloadOn: []string{"a"}, RestartOn: []string{"b"}}},
+			declaration.Resource{ID: "e", Service: &declaration.Service{Unit: "e.service", State: declaration.StateMasked}},
+		),
 		"one word for two kinds": valid(pkg("a", "nginx"), service("b", "nginx.service"), file("c", "/nginx")),
 	} {
 		if err := d.Check(); err != nil {
@@ -108,7 +142,19 @@ func TestCheckRefuses(t *testing.T) {
 		{"template", valid(service("a", "getty@.service")), "service.unit"},
 		{"unit as a path", valid(service("a", "../x.service")), "service.unit"},
 		{"the host's own unit", valid(service("a", "mesh-host.service")), "is the host's own unit"},
-		{"state", with(service("a", "x.service"), func(r *declaration.Resource) { r.Service.State = "started" }), `"started" is not allowed; wanted "running" or "stopped"`},
+		{"state", with(service("a", "x.service"), func(r *declaration.Resource) { r.Service.State = "started" }), `"started" is not allowed; wanted "running", "stopped" or "masked"`},
+		{"masked and enabled", second(declaration.Resource{ID: "x", Service: &declaration.Service{Unit: "x.service", State: "masked", Enabled: new(true)}}), "a masked unit cannot be enabled"},
+		{"content twice", second(declaration.Resource{ID: "a", File: &declaration.File{Path: "/x", Content: "x", Blob: &declaration.Blob{Digest: strings.Repeat("0", 64), Bytes: 1}}}), "file.content: there is a blob, too"},
+		{"digest in capitals", second(declaration.Resource{ID: "a", File: &declaration.File{Path: "/x", Blob: &declaration.Blob{Digest: strings.Repeat("A", 64), Bytes: 1}}}), "file.blob.digest"},
+		{"blob of nothing", second(declaration.Resource{ID: "a", File: &declaration.File{Path: "/x", Blob: &declaration.Blob{Digest: strings.Repeat("0", 64)}}}), "file.blob.bytes: 0 is not allowed"},
+		{"validate without a candidate", second(declaration.Resource{ID: "a", File: &declaration.File{Path: "/x", Validate: []string{"/bin/true"}}}), `0 of the arguments are "{}"`},
+		{"validate by name", second(declaration.Resource{ID: "a", File: &declaration.File{Path: "/x", Validate: []string{"true", "{}"}}}), "wanted a program by its absolute path"},
+		{"policy", second(declaration.Resource{ID: "a", File: &declaration.File{Path: "/x", Policy: "maybe"}}), `file.policy: "maybe" is not allowed`},
+		{"release and version", second(declaration.Resource{ID: "a", Package: &declaration.Package{Name: "aa", Version: "1", Release: "x"}}), "exclude each other"},
+		{"release as an option", second(declaration.Resource{ID: "a", Package: &declaration.Package{Name: "aa", Release: "-y"}}), "package.release"},
+		{"deb without a version", second(declaration.Resource{ID: "a", Package: &declaration.Package{Name: "aa", Blob: &declaration.Blob{Digest: strings.Repeat("0", 64), Bytes: 1}}}), "wanted the version of the package in the blob"},
+		{"reload and restart", second(file("b", "/x"), declaration.Resource{ID: "a", Service: &declaration.Service{Unit: "a.service", RestartOn: []string{"b"}, ReloadOn: []string{"b"}}}), "is in restart_on, too"},
+		{"reload on itself", second(declaration.Resource{ID: "a", Service: &declaration.Service{Unit: "a.service", ReloadOn: []string{"a"}}}), "because of itself"},
 		{"restart on itself", valid(service("a", "x.service", "a")), "a service cannot be restarted because of itself"},
 		{"restart on a later one", valid(service("a", "x.service", "b"), file("b", "/x")), `"b" is not the id of a resource declared before this one`},
 		{"restart on one twice", valid(file("b", "/x"), service("a", "x.service", "b", "b")), `restart_on[1]: "b" is listed twice`},

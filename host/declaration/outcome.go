@@ -8,7 +8,7 @@ const (
 	StatusInSync  Status = "in_sync" // matched already; nothing was done
 	StatusChanged Status = "changed" // made or put right in this pass
 	StatusRemoved Status = "removed" // owned, no longer declared, taken away
-	StatusKept    Status = "kept"    // no longer declared, not recognised as ours any more, left alone; Reason says why
+	StatusKept    Status = "kept"    // left alone: no longer declared and not recognised as ours, or to be reported only; Reason says why
 	StatusWaiting Status = "waiting" // could not be tried yet; Reason says for what
 	StatusFailed  Status = "failed"  // tried; Reason says what happened
 )

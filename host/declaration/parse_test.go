@@ -64,12 +64,12 @@ func TestCaseP8ParseRefuses(t *testing.T) {
 // A plane that is newer than the host: its document is refused as a whole, and
 // the message blames the host's age, not the document.
 func TestCaseH10NewerFormatSaysHostTooOld(t *testing.T) {
-	text := strings.Replace(document(`{"id":"a","quantum":{}}`), `"format":1`, `"format":2`, 1)
+	text := strings.Replace(document(`{"id":"a","quantum":{}}`), `"format":1`, `"format":3`, 1)
 	_, err := declaration.Parse([]byte(text))
 	if !errors.Is(err, declaration.ErrFormat) {
 		t.Fatalf("Parse: %v, want ErrFormat", err)
 	}
-	const want = "declaration refused: it is of format 2 and this host reads up to format 1: the host is too old, upgrade mesh-host"
+	const want = "declaration refused: it is of format 3 and this host reads up to format 2: the host is too old, upgrade mesh-host"
 	if err.Error() != want {
 		t.Errorf("\n got: %v\nwant: %s", err, want)
 	}

@@ -131,7 +131,7 @@ func TestOpenRefuses(t *testing.T) {
 		{"signed for something else", seal("mesh something", string(canonical)), key.Public(), declaration.ErrSignature, "is not one of"},
 		{"signed without a context", seal("", string(canonical)), key.Public(), declaration.ErrSignature, "is not one of"},
 		{"newer envelope", bytes.Replace(signed, []byte("declaration 1"), []byte("declaration 2"), 1), key.Public(), declaration.ErrFormat, "upgrade mesh-host"},
-		{"newer document, well signed", seal("mesh declaration 1", `{"format":2,"x":[]}`), key.Public(), declaration.ErrFormat, "the host is too old"},
+		{"newer document, well signed", seal("mesh declaration 1", `{"format":3,"x":[]}`), key.Public(), declaration.ErrFormat, "the host is too old"},
 		{"unknown key, well signed", seal("mesh declaration 1", strings.Replace(string(canonical), `"mode"`, `"mod"`, 1)), key.Public(), nil, `did you mean "mode"?`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -242,7 +242,7 @@ func FuzzParse(f *testing.F) {
 	canonical, _ := sample().Canonical()
 	f.Add(canonical)
 	f.Add([]byte(document(`{"id":"a","file":{"path":"/x","content":"","mode":null}}`)))
-	f.Add([]byte(`{"format":2}`))
+	f.Add([]byte(`{"format":3}`))
 	f.Add([]byte(`[[[[`))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		d, err := declaration.Parse(b)

@@ -26,7 +26,7 @@ func CollectProfile(fsys fs.FS, hostVersion, goarch string) (Profile, error) {
 	}
 	p := Profile{
 		HostVersion:  hostVersion,
-		Formats:      []int{declaration.Format},
+		Formats:      declaration.Formats(),
 		Architecture: goarch,
 		Kernel:       kernel,
 	}

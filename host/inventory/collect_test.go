@@ -38,7 +38,7 @@ var prefixes = cmpopts.EquateComparable(netip.Prefix{})
 
 func TestCollectProfile(t *testing.T) {
 	debian := inventory.Profile{
-		HostVersion: "1.2.3", Formats: []int{1}, Kinds: []string{"directory", "file", "package", "service"},
+		HostVersion: "1.2.3", Formats: []int{1, 2}, Kinds: []string{"directory", "file", "package", "service"},
 		OS: "debian", OSVersion: "13", Architecture: "arm64", Kernel: "6.12.48+deb13-cloud-amd64", Systemd: true,
 	}
 	bare := debian

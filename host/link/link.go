@@ -17,6 +17,7 @@ import (
 // Protocol is the version this build speaks. History:
 //
 //	1  2026-11-30  enrol, watch, fetch, report; what is refused, in a report
+//	1  2026-11-30  blob; asked for only where a declaration of format 2 names one
 const Protocol = 1
 
 // OldestProtocol is the oldest version either end still accepts.
@@ -28,6 +29,7 @@ const (
 	ProcedureWatch  = "/mesh.link.v1.Link/Watch"  // server stream of Offer; open means connected
 	ProcedureFetch  = "/mesh.link.v1.Link/Fetch"  // unary
 	ProcedureReport = "/mesh.link.v1.Link/Report" // unary
+	ProcedureBlob   = "/mesh.link.v1.Link/Blob"   // unary
 )
 
 // ExporterLabel is the label for tls.ConnectionState.ExportKeyingMaterial
@@ -91,6 +93,21 @@ type FetchRequest struct {
 // FetchResponse carries what declaration.Sign wrote.
 type FetchResponse struct {
 	Signed []byte `json:"signed"`
+}
+
+// MaxBlobPart is the most bytes of a blob in one response.
+const MaxBlobPart = 1 << 20
+
+// BlobRequest asks for a part of a content that the node's declaration names.
+type BlobRequest struct {
+	Digest string `json:"digest"` // declaration.Blob's
+	Offset int64  `json:"offset"`
+}
+
+// BlobResponse carries at most MaxBlobPart bytes from the offset on; none at or
+// behind the end.
+type BlobResponse struct {
+	Data []byte `json:"data"`
 }
 
 // ReportRequest carries what became of the declaration held. The outcome is zero

@@ -17,7 +17,7 @@ const (
 	ReasonModule       Reason = "module_refused" // a module of the token cannot be on this machine
 	ReasonMalformed    Reason = "malformed"      // the request cannot be one of this protocol
 	ReasonNotANode     Reason = "not_a_node"     // the key is no node's: never enrolled, retired or revoked
-	ReasonNotFound     Reason = "not_found"      // no declaration with this digest
+	ReasonNotFound     Reason = "not_found"      // no declaration, or no content, with this digest
 	ReasonBusy         Reason = "busy"           // too many requests; try again
 	ReasonUnavailable  Reason = "unavailable"    // the plane cannot answer now; try again
 )

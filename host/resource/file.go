@@ -4,6 +4,8 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
+	"slices"
 
 	"mesh/host/declaration"
 	"mesh/host/store"
@@ -16,16 +18,25 @@ type Files interface {
 	Replace(writes []system.Write) []error
 	Remove(removals []system.Removal) []error
 	Settle(path string) error
+	Read(path string) ([]byte, error)
 }
 
 type file struct{}
 
 func (file) target(r declaration.Resource, accounts system.Accounts) (store.State, error) {
 	a, err := access(r.File.Owner, r.File.Group, r.File.Mode, "0644", accounts)
-	sum := sha256.Sum256([]byte(r.File.Content))
 	return store.State{
-		Type: string(system.TypeFile), Digest: hex.EncodeToString(sum[:]), UID: a.UID, GID: a.GID, Mode: a.Mode,
+		Type: string(system.TypeFile), Digest: contentOf(r.File), UID: a.UID, GID: a.GID, Mode: a.Mode,
 	}, err
+}
+
+// contentOf is the digest of what a file shall hold.
+func contentOf(f *declaration.File) string {
+	if f.Blob != nil {
+		return f.Blob.Digest
+	}
+	sum := sha256.Sum256([]byte(f.Content))
+	return hex.EncodeToString(sum[:])
 }
 
 func (file) differs(target, found store.State) string {
@@ -82,14 +93,46 @@ func entries(m Machine, places []string) []Found {
 	return all
 }
 
-func (file) apply(_ context.Context, m Machine, changes []Change) []error {
-	writes := make([]system.Write, len(changes))
+// apply writes files whose content is in the declaration together, and those
+// whose content is fetched one by one, because they may be large.
+func (k file) apply(ctx context.Context, m Machine, changes []Change) []error {
+	errs := make([]error, len(changes))
+	var writes []system.Write
+	var which []int
 	for i, c := range changes {
-		writes[i] = system.Write{
-			Path: c.Resource.File.Path, Content: []byte(c.Resource.File.Content), Access: accessOf(c.Target),
+		if c.Resource.File.Blob != nil {
+			errs[i] = k.fetched(ctx, m, c)
+			continue
+		}
+		writes, which = append(writes, writeOf(ctx, m, c, []byte(c.Resource.File.Content))), append(which, i)
+	}
+	for n, err := range m.Replace(writes) {
+		errs[which[n]] = err
+	}
+	return errs
+}
+
+func (file) fetched(ctx context.Context, m Machine, c Change) error {
+	content, err := m.ReadContent(c.Resource.File.Blob.Digest)
+	if err != nil {
+		return err
+	}
+	return m.Replace([]system.Write{writeOf(ctx, m, c, content)})[0]
+}
+
+func writeOf(ctx context.Context, m Machine, c Change, content []byte) system.Write {
+	w := system.Write{Path: c.Resource.File.Path, Content: content, Access: accessOf(c.Target)}
+	if argv := c.Resource.File.Validate; argv != nil {
+		w.Check = func(candidate string) error {
+			argv := slices.Clone(argv)
+			argv[slices.Index(argv, declaration.Candidate)] = candidate
+			if err := m.Try(ctx, argv); err != nil {
+				return fmt.Errorf("the new file is refused and the old one stands: %w", err)
+			}
+			return nil
 		}
 	}
-	return m.Replace(writes)
+	return w
 }
 
 func accessOf(s store.State) system.Access {

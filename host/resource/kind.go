@@ -21,6 +21,8 @@ type Change struct {
 	Before   store.State  // what is there
 	Target   store.State  // what shall be there
 	Restart  bool         // service: start it anew even if it runs
+	Reload   bool         // service: make it read its configuration again
+	Made     store.State  // what the host made there before; zero when it owns nothing
 	Note     func(string) // told what is being done
 }
 
@@ -100,6 +102,15 @@ func FateOf(o store.Owned, found store.State) (Fate, string) {
 // Resolve says what became of in.
 func Resolve(in store.Intent, found store.State) Resolution {
 	return kinds[in.Kind].resolve(in, found)
+}
+
+// Offered is the newest version that the source of a package's release has, as
+// far as is known; empty when r follows no release, or nothing is known.
+func Offered(ctx context.Context, m Machine, r declaration.Resource) (string, error) {
+	if r.Package == nil || r.Package.Release == "" {
+		return "", nil
+	}
+	return m.Newest(ctx, r.Package.Name, r.Package.Release)
 }
 
 // Look says what is at each place.

@@ -6,7 +6,11 @@
 // host/system and its fake implement it. host/apply may import it.
 package resource
 
-import "mesh/host/system"
+import (
+	"context"
+
+	"mesh/host/system"
+)
 
 // Machine is everything the kinds ask of the operating system.
 type Machine interface {
@@ -15,6 +19,22 @@ type Machine interface {
 	Directories
 	Packages
 	Services
+	Contents
+	Programs
+}
+
+// Contents keeps what is named by its digest.
+type Contents interface {
+	HasContent(digest string) bool
+	ReadContent(digest string) ([]byte, error)
+	KeepContent(data []byte) (digest string, err error)
+	PackageFile(digest string) (path string, err error) // where apt takes it for a package
+}
+
+// Programs runs a program that only looks, to its end; a status other than 0 is
+// an error that says what the program said.
+type Programs interface {
+	Try(ctx context.Context, argv []string) error
 }
 
 // Accounts says which users and groups there are.

@@ -14,6 +14,9 @@ import (
 type Packages interface {
 	Installed(ctx context.Context, names []string) (map[string]system.Package, error)
 	Install(ctx context.Context, name, version string, note func(string)) error
+	InstallFile(ctx context.Context, name, file string, note func(string)) error
+	InstallFrom(ctx context.Context, name, release string, note func(string)) error
+	Newest(ctx context.Context, name, release string) (version string, err error)
 	Uninstall(ctx context.Context, name string, note func(string)) error
 }
 
@@ -82,9 +85,23 @@ func (pkg) look(ctx context.Context, m Machine, places []string) []Found {
 func (pkg) apply(ctx context.Context, m Machine, changes []Change) []error {
 	errs := make([]error, len(changes))
 	for i, c := range changes {
-		errs[i] = m.Install(ctx, c.Resource.Package.Name, c.Resource.Package.Version, c.Note)
+		errs[i] = install(ctx, m, c.Resource.Package, c.Note)
 	}
 	return errs
+}
+
+func install(ctx context.Context, m Machine, p *declaration.Package, note func(string)) error {
+	switch {
+	case p.Blob != nil:
+		file, err := m.PackageFile(p.Blob.Digest)
+		if err != nil {
+			return err
+		}
+		return m.InstallFile(ctx, p.Name, file, note)
+	case p.Release != "":
+		return m.InstallFrom(ctx, p.Name, p.Release, note)
+	}
+	return m.Install(ctx, p.Name, p.Version, note)
 }
 
 func (pkg) remove(ctx context.Context, m Machine, owned []store.Owned, note func(string)) []error {

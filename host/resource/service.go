@@ -15,6 +15,9 @@ type Services interface {
 	Start(ctx context.Context, unit string) error
 	Stop(ctx context.Context, unit string) error
 	Restart(ctx context.Context, unit string) error
+	Reload(ctx context.Context, unit string) error
+	Mask(ctx context.Context, unit string) error
+	Unmask(ctx context.Context, unit string) error
 	Enable(ctx context.Context, unit string) error
 	Disable(ctx context.Context, unit string) error
 }
@@ -25,6 +28,7 @@ const (
 	inactive    = "inactive"
 	enabled     = "enabled"
 	disabled    = "disabled"
+	masked      = "masked"
 )
 
 type service struct{}
@@ -36,6 +40,9 @@ func (service) target(r declaration.Resource, _ system.Accounts) (store.State, e
 	}
 	if r.Service.Enabled != nil && !*r.Service.Enabled {
 		s.Enabled = disabled
+	}
+	if r.Service.State == declaration.StateMasked {
+		s.Status, s.Enabled = inactive, masked
 	}
 	return s, nil
 }
@@ -58,6 +65,10 @@ func canEnable(state string) bool {
 func (service) differs(target, found store.State) string {
 	wanted := Running(target)
 	switch {
+	case target.Enabled == masked && found.Enabled != masked:
+		return "it is not masked"
+	case target.Enabled == disabled && found.Enabled == masked && wanted:
+		return "it is masked"
 	case found.Absent() && (wanted || target.Enabled == enabled):
 		return "the unit does not exist"
 	case found.Absent():
@@ -79,6 +90,8 @@ func (service) fate(o store.Owned, found store.State) (Fate, string) {
 	switch {
 	case found.Absent():
 		return Gone, ""
+	case toUnmask(o, found):
+		return Remove, ""
 	case !toStop(o, found) && !toDisable(o, found) && (Running(found) || startsAtBoot(found.Enabled)):
 		return Leave, "it ran, or was enabled, before it was first declared"
 	case !toStop(o, found) && !toDisable(o, found):
@@ -89,6 +102,11 @@ func (service) fate(o store.Owned, found store.State) (Fate, string) {
 
 func toStop(o store.Owned, found store.State) bool {
 	return Running(found) && !Running(o.Origin)
+}
+
+// toUnmask: only what the host itself masked.
+func toUnmask(o store.Owned, found store.State) bool {
+	return found.Enabled == masked && o.Made.Enabled == masked && o.Origin.Enabled != masked
 }
 
 func toDisable(o store.Owned, found store.State) bool {
@@ -102,10 +120,12 @@ func (k service) resolve(in store.Intent, found store.State) Resolution {
 	found.Boot = in.Before.Boot
 	switch {
 	case in.Act == store.ActRemove:
-		if fate, _ := k.fate(store.Owned{Origin: in.Origin}, found); fate != Remove {
+		if fate, _ := k.fate(store.Owned{Origin: in.Origin, Made: in.Before}, found); fate != Remove {
 			return Done
 		}
 		return Partly
+	case in.Act == store.ActReload:
+		return Undone // it cannot be told: the debt stands
 	case in.Act == store.ActRestart && (rebooted || found.Invocation == in.Before.Invocation):
 		return Undone // or it cannot be told: the debt stands
 	case k.differs(in.Target, found) == "":
@@ -141,6 +161,12 @@ func (k service) apply(ctx context.Context, m Machine, changes []Change) []error
 func (service) change(ctx context.Context, m Machine, c Change) error {
 	unit := c.Resource.Service.Unit
 	wanted := c.Target.Status == active
+	if c.Before.Enabled == masked && c.Made.Enabled == masked && c.Target.Enabled != masked {
+		if err := m.Unmask(ctx, unit); err != nil {
+			return err
+		}
+		c.Before.Enabled = disabled
+	}
 	if !wanted && Running(c.Before) {
 		c.Note("stopping")
 		if err := m.Stop(ctx, unit); err != nil {
@@ -149,6 +175,8 @@ func (service) change(ctx context.Context, m Machine, c Change) error {
 	}
 	atBoot := startsAtBoot(c.Before.Enabled)
 	switch {
+	case c.Target.Enabled == masked:
+		return m.Mask(ctx, unit)
 	case c.Target.Enabled == enabled && !atBoot && (c.Before.Absent() || canEnable(c.Before.Enabled)):
 		if err := m.Enable(ctx, unit); err != nil {
 			return err
@@ -162,6 +190,9 @@ func (service) change(ctx context.Context, m Machine, c Change) error {
 	case wanted && !Running(c.Before):
 		c.Note("starting")
 		return m.Start(ctx, unit)
+	case wanted && c.Reload:
+		c.Note("reloading")
+		return m.Reload(ctx, unit)
 	case wanted && c.Restart:
 		c.Note("restarting")
 		return m.Restart(ctx, unit)
@@ -190,7 +221,10 @@ func release(ctx context.Context, m Machine, o store.Owned, note func(string)) e
 			return err
 		}
 	}
-	if toDisable(o, found) {
+	switch {
+	case toUnmask(o, found):
+		return m.Unmask(ctx, o.Where)
+	case toDisable(o, found):
 		return m.Disable(ctx, o.Where)
 	}
 	return nil

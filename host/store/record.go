@@ -50,6 +50,7 @@ type Act string
 const (
 	ActApply   Act = "apply"   // bring the place to Target
 	ActRestart Act = "restart" // start the unit anew
+	ActReload  Act = "reload"  // make the unit read its configuration again
 	ActRemove  Act = "remove"  // undo what made us the owner
 )
 
@@ -156,10 +157,20 @@ type Acknowledged struct {
 	Time time.Time `json:"time"`
 }
 
+// Copied says that what somebody else wrote at a place was kept before the host
+// replaced it: the content lies among the host's, under its digest.
+type Copied struct {
+	Key
+	Digest string    `json:"digest"`
+	Bytes  int64     `json:"bytes"`
+	Time   time.Time `json:"time"`
+}
+
 // Numbers of the kinds on disk. A number is never given a second meaning; a
 // reader keeps records of kinds it does not know as they are.
 //
-//	1  2026-11-30  all below
+//	1  2026-11-30  all below up to acknowledged
+//	1  2026-11-30  copied; a reader that does not know it keeps it as it is
 const (
 	kindHeader uint16 = iota + 1
 	kindAccepted
@@ -171,6 +182,7 @@ const (
 	kindSettled
 	kindLoss
 	kindAcknowledged
+	kindCopied
 )
 
 func (Accepted) kind() uint16     { return kindAccepted }
@@ -182,3 +194,4 @@ func (Owed) kind() uint16         { return kindOwed }
 func (Settled) kind() uint16      { return kindSettled }
 func (Loss) kind() uint16         { return kindLoss }
 func (Acknowledged) kind() uint16 { return kindAcknowledged }
+func (Copied) kind() uint16       { return kindCopied }

@@ -30,6 +30,7 @@ type state struct {
 	left     map[Key]held[Forgotten]
 	debts    map[debtKey]held[Owed]
 	losses   []held[Loss]
+	copies   []held[Copied]
 	unknown  []frame // kinds this build does not know
 }
 
@@ -85,6 +86,8 @@ func (s *state) apply(f frame) error {
 		err = s.account(f)
 	case kindLoss, kindAcknowledged:
 		err = s.lose(f)
+	case kindCopied:
+		err = s.copied(f)
 	default:
 		s.unknown = append(s.unknown, f)
 	}
@@ -139,6 +142,27 @@ func (s *state) lose(f frame) error {
 	return err
 }
 
+// Bounds on copies: the newest are kept.
+const (
+	maxCopies     = 200
+	maxCopiedSize = 128 << 20 // bytes of all of them
+)
+
+func (s *state) copied(f frame) error {
+	h, err := decode[Copied](f)
+	if err != nil {
+		return err
+	}
+	s.copies = append(s.copies, h)
+	size, first := int64(0), len(s.copies)
+	for first > 0 && len(s.copies)-first < maxCopies && size+s.copies[first-1].record.Bytes <= maxCopiedSize {
+		first--
+		size += s.copies[first].record.Bytes
+	}
+	s.copies = slices.Clone(s.copies[first:])
+	return nil
+}
+
 // ordered gives o its place in the order of ownership.
 func (s *state) ordered(o Owned, seq uint64) Owned {
 	if before, ok := s.owned[o.Key]; ok {
@@ -169,6 +193,9 @@ func (s *state) frames() []frame {
 	all = collect(all, s.left)
 	all = collect(all, s.debts)
 	for _, h := range s.losses {
+		all = append(all, h.frame)
+	}
+	for _, h := range s.copies {
 		all = append(all, h.frame)
 	}
 	slices.SortFunc(all, func(a, b frame) int { return cmp.Compare(a.seq, b.seq) })
@@ -203,6 +230,9 @@ func (s *state) view() View {
 		v.Owned = append(v.Owned, o)
 	}
 	slices.SortFunc(v.Owned, func(a, b Owned) int { return cmp.Compare(a.Order, b.Order) })
+	for _, h := range s.copies {
+		v.Copies = append(v.Copies, h.record)
+	}
 	v.Intents = records(s.intents)
 	v.Debts = records(s.debts)
 	v.Left = records(s.left)

@@ -72,6 +72,7 @@ type View struct {
 	Debts    []Owed      // oldest first
 	Left     []Forgotten // places given up with something left behind, oldest first
 	Losses   []Loss      // not acknowledged, oldest first
+	Copies   []Copied    // of what others wrote, oldest first; the newest that fit
 }
 
 // Bounds. Journal, snapshot, the two damaged files kept aside and one temporary

@@ -13,8 +13,8 @@ import (
 )
 
 // MaxDigest is the size in bytes up to which a file's content is read; it is the
-// most a declaration can hold, so a larger file is never one the host wrote.
-const MaxDigest = 8 << 20
+// most a file of a declaration can have, so a larger one is never the host's.
+const MaxDigest = MaxContent
 
 // TemporaryPrefix begins the name of every temporary file and directory. The
 // rest of the name follows from the name it will get, so what a crash left is
@@ -48,6 +48,9 @@ type Write struct {
 	Path    string
 	Content []byte
 	Access
+	// Check is given the path of the new file, with owner and mode, before it
+	// replaces anything; its error refuses the file. nil accepts it.
+	Check func(candidate string) error
 }
 
 // Removal is one file to be taken away, if it still has this content.
@@ -125,7 +128,10 @@ func (f *Files) Replace(writes []Write) []error {
 	b.parallel(f.workers, func(i int, dir Dir) error { return prepare(dir, writes[i]) })
 	b.each(func(i int, dir Dir) error {
 		name := path.Base(writes[i].Path)
-		err := dir.Rename(Temporary(name), name)
+		err := writes[i].check(Temporary(name))
+		if err == nil {
+			err = dir.Rename(Temporary(name), name)
+		}
 		if err != nil {
 			err = errors.Join(err, clear(dir, name))
 		}
@@ -133,6 +139,13 @@ func (f *Files) Replace(writes []Write) []error {
 	})
 	b.sync()
 	return b.errs
+}
+
+func (w Write) check(temporary string) error {
+	if w.Check == nil {
+		return nil
+	}
+	return w.Check(path.Join(path.Dir(w.Path), temporary))
 }
 
 // prepare writes the file under its temporary name and syncs it.

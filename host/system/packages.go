@@ -115,6 +115,47 @@ func (p *Packages) Install(ctx context.Context, name, version string, note func(
 	return wrap("install package "+what, err)
 }
 
+// InstallFile installs the package in a file, and what it depends on.
+func (p *Packages) InstallFile(ctx context.Context, name, file string, note func(string)) error {
+	note("installing")
+	argv := append(append([]string{}, apt...), "install", "--no-install-recommends", "--allow-downgrades", "--", file)
+	_, err := p.change(ctx, note, false, argv)
+	return wrap("install package "+name, err)
+}
+
+// InstallFrom installs the newest version of a package that a source offers,
+// which is named by its archive or codename.
+func (p *Packages) InstallFrom(ctx context.Context, name, release string, note func(string)) error {
+	note("reading the package sources")
+	repaired, err := p.change(ctx, note, false, append(append([]string{}, apt...), "update"))
+	if err == nil {
+		note("installing")
+		argv := append(append([]string{}, apt...), "install", "--no-install-recommends", "-t", release, "--", name+"/"+release)
+		_, err = p.change(ctx, note, repaired, argv)
+	}
+	return wrap("install package "+name+" from "+release, err)
+}
+
+// Newest is the newest version of a package that a source offers, as of when
+// the sources were read last; empty when it offers none.
+func (p *Packages) Newest(ctx context.Context, name, release string) (string, error) {
+	out, err := p.cfg.Query.Run(ctx, "apt-cache", "madison", "--", name)
+	if err != nil {
+		return "", fmt.Errorf("ask apt what is offered of %s: %w", name, err)
+	}
+	for line := range strings.Lines(out) { // the newest first
+		part := strings.Split(line, "|")
+		if len(part) != 3 {
+			continue
+		}
+		source := strings.Fields(part[2]) // URL, archive/component, architecture, "Packages"
+		if len(source) > 1 && strings.HasPrefix(source[1]+"/", release+"/") {
+			return strings.TrimSpace(part[1]), nil
+		}
+	}
+	return "", nil
+}
+
 // Uninstall removes a package and leaves its configuration files. It refuses
 // when another package needs it.
 func (p *Packages) Uninstall(ctx context.Context, name string, note func(string)) error {

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -44,6 +45,23 @@ func (t *tail) Write(p []byte) (int, error) {
 	}
 	_, err := t.Buffer.Write(p)
 	return n, err
+}
+
+// tryLimit bounds how long a program may look at a file.
+const tryLimit = time.Minute
+
+// programs runs programs of this machine.
+type programs struct{}
+
+// Try runs a program that only looks. The error says what it said last.
+func (programs) Try(ctx context.Context, argv []string) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, tryLimit, fmt.Errorf("it did not end within %s", tryLimit))
+	defer cancel()
+	out, err := direct{}.Run(ctx, argv...)
+	if err != nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	return failure(argv[0], out, err)
 }
 
 // transient runs commands in a unit of their own, outside the host's control

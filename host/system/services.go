@@ -91,6 +91,38 @@ func (s *Services) Restart(ctx context.Context, name string) error {
 	return s.job(ctx, "restart", name, (*dbus.Conn).RestartUnitContext)
 }
 
+// Reload makes the unit read its configuration again, or starts it anew if it
+// cannot, and reads back that it is active.
+func (s *Services) Reload(ctx context.Context, name string) error {
+	return s.job(ctx, "reload", name, (*dbus.Conn).ReloadOrRestartUnitContext)
+}
+
+// Mask keeps the unit from being started by anybody.
+func (s *Services) Mask(ctx context.Context, name string) error {
+	conn, err := s.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if _, err := conn.MaskUnitFilesContext(ctx, []string{name}, false, false); err != nil {
+		return fmt.Errorf("mask %s: %v", name, err)
+	}
+	return reload(ctx, conn)
+}
+
+// Unmask takes a Mask back.
+func (s *Services) Unmask(ctx context.Context, name string) error {
+	conn, err := s.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if _, err := conn.UnmaskUnitFilesContext(ctx, []string{name}, false); err != nil {
+		return fmt.Errorf("unmask %s: %v", name, err)
+	}
+	return reload(ctx, conn)
+}
+
 // Stop stops the unit and reads back that it is not active.
 func (s *Services) Stop(ctx context.Context, name string) error {
 	return s.job(ctx, "stop", name, (*dbus.Conn).StopUnitContext)

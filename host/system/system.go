@@ -12,15 +12,18 @@ package system
 // Config is what a System needs.
 type Config struct {
 	Runtime string // directory for what need not last; empty means /run/mesh-host
+	Content string // directory for what is named by its digest; empty means /var/lib/mesh-host/content
 	Workers int    // files prepared at once; 0 means 16
 }
 
 // System is this machine.
 type System struct {
 	*Files
+	*Contents
 	*Packages
 	*Services
 	passwd
+	programs
 }
 
 // New makes a System; it touches nothing.
@@ -31,8 +34,13 @@ func New(cfg Config) *System {
 	if cfg.Workers == 0 {
 		cfg.Workers = 16
 	}
+	if cfg.Content == "" {
+		cfg.Content = "/var/lib/mesh-host/content"
+	}
+	files := NewFiles(&Linux{}, cfg.Workers)
 	return &System{
-		Files: NewFiles(&Linux{}, cfg.Workers),
+		Files:    files,
+		Contents: NewContents(files, cfg.Content),
 		Packages: NewPackages(PackagesConfig{
 			Query: direct{}, Change: transient{cfg.Runtime}, Holder: lockHolder, Broken: dpkgInterrupted,
 		}),

@@ -65,11 +65,11 @@ func (d *Declarer) next(modules module.Catalogue, n registry.Node) (*registry.De
 	if err != nil {
 		return nil, err
 	}
-	if !slices.Contains(n.Profile.Formats, declaration.Format) {
+	if format := declaration.FormatFor(resources); !slices.Contains(n.Profile.Formats, format) {
 		return nil, &refusal.Error{
 			Kind: refusal.Conflict,
 			What: fmt.Sprintf("declaring for node %q", n.Name),
-			Why:  fmt.Sprintf("its host (mesh-host %s) reads declarations of formats %v, and this plane writes %d", n.Profile.HostVersion, n.Profile.Formats, declaration.Format),
+			Why:  fmt.Sprintf("its host (mesh-host %s) reads declarations of formats %v, and what is assigned to it needs %d", n.Profile.HostVersion, n.Profile.Formats, format),
 			Do:   "upgrade mesh-host there",
 		}
 	}
@@ -95,7 +95,7 @@ func (d *Declarer) next(modules module.Catalogue, n registry.Node) (*registry.De
 
 func (d *Declarer) document(node string, epoch, generation uint64, resources []declaration.Resource) declaration.Declaration {
 	return declaration.Declaration{
-		Format: declaration.Format, Mesh: d.Mesh.Name, Node: node,
+		Format: declaration.FormatFor(resources), Mesh: d.Mesh.Name, Node: node,
 		Epoch: epoch, Generation: generation, Resources: resources,
 	}
 }

@@ -71,7 +71,7 @@ func TestEnrolGivesNameAddressesAndTheFirstGeneration(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d := cmp.Diff(declaration.Declaration{Format: declaration.Format, Mesh: "test", Node: "web", Epoch: 1, Generation: 1, Resources: []declaration.Resource{}}, got); d != "" {
+	if d := cmp.Diff(declaration.Declaration{Format: declaration.FormatFor(nil), Mesh: "test", Node: "web", Epoch: 1, Generation: 1, Resources: []declaration.Resource{}}, got); d != "" {
 		t.Error(d)
 	}
 }

@@ -47,13 +47,20 @@ type Observations interface {
 	Seen(ctx context.Context, keys []identity.NodePublicKey, at time.Time) error
 }
 
+// Contents holds what declarations name by digest. The error matches
+// registry.ErrUnknown when this node may not have it, or it is not there.
+type Contents interface {
+	Content(ctx context.Context, key identity.NodePublicKey, digest string) ([]byte, error)
+}
+
 // Config is what a Gateway needs.
 type Config struct {
 	Mesh         registry.Mesh
 	Enroller     Enroller
 	Nodes        Nodes
 	Observations Observations
-	Links        *Links // hears of every committed change
+	Contents     Contents // nil: no declaration of this plane names any
+	Links        *Links   // hears of every committed change
 	Limits       Limits
 	Now          func() time.Time
 	Keepalive    time.Duration // zero means link.KeepaliveInterval
@@ -194,6 +201,7 @@ func (g *Gateway) handler() http.Handler {
 	enrol := connect.NewUnaryHandler(link.ProcedureEnrol, g.enrol, options(link.MaxEnrolBytes))
 	mux := http.NewServeMux()
 	mux.Handle(link.ProcedureWatch, connect.NewServerStreamHandler(link.ProcedureWatch, g.watch, options(maxRequestBytes)))
+	mux.Handle(link.ProcedureBlob, connect.NewUnaryHandler(link.ProcedureBlob, g.blob, options(maxRequestBytes)))
 	mux.Handle(link.ProcedureFetch, connect.NewUnaryHandler(link.ProcedureFetch, g.fetch, options(maxRequestBytes)))
 	mux.Handle(link.ProcedureReport, connect.NewUnaryHandler(link.ProcedureReport, g.report, options(maxReportBytes)))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

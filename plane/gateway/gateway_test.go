@@ -1,6 +1,7 @@
 package gateway_test
 
 import (
+	"bytes"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -477,4 +478,37 @@ func TestCaseP1OverTheLink(t *testing.T) {
 	if err != nil || len(all) != 200 || len(held) != 200 {
 		t.Errorf("%d nodes with %d addresses: %v", len(all), len(held), err)
 	}
+}
+
+// vault is content for one node.
+type vault struct {
+	key     identity.NodePublicKey
+	content []byte
+}
+
+func (v *vault) Content(_ context.Context, key identity.NodePublicKey, digest string) ([]byte, error) {
+	if key != v.key || digest != declaration.Digest(v.content) {
+		return nil, registry.ErrUnknown
+	}
+	return v.content, nil
+}
+
+func TestContentIsGivenInParts(t *testing.T) {
+	v := &vault{content: bytes.Repeat([]byte("0123456789abcdef"), link.MaxBlobPart/16+1)}
+	r := start(t, planetest.Options{}, func(c *gateway.Config) { c.Contents = v })
+	ctx := timeout(t)
+	h, other := r.enrolled(ctx, "web"), r.enrolled(ctx, "db")
+	v.key = h.Key.Public()
+	ask := func(h *planetest.Host, offset int64) (*link.BlobResponse, error) {
+		return planetest.Call[link.BlobRequest, link.BlobResponse](ctx, h, link.ProcedureBlob, &link.BlobRequest{Digest: declaration.Digest(v.content), Offset: offset})
+	}
+	for offset, want := range map[int64]int{0: link.MaxBlobPart, link.MaxBlobPart: 16, link.MaxBlobPart + 16: 0, 1 << 60: 0} {
+		if part, err := ask(h, offset); err != nil || len(part.Data) != want {
+			t.Errorf("from %d: %v", offset, err)
+		}
+	}
+	_, err := ask(h, -1)
+	reason(t, err, link.ReasonMalformed)
+	_, err = ask(other, 0)
+	reason(t, err, link.ReasonNotFound)
 }

@@ -33,7 +33,7 @@ func TestModulesDeclareWhatAHostAccepts(t *testing.T) {
 					t.Errorf("%s does not begin with %s/", r.ID, m.Name)
 				}
 			}
-			got, err := declaration.Bundle{Format: declaration.Format, Resources: resources}.Encode()
+			got, err := declaration.Bundle{Format: declaration.FormatFor(resources), Resources: resources}.Encode()
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -48,7 +48,7 @@ func MachineID(name string) string {
 // Profile is that of a machine that can run everything.
 func Profile() inventory.Profile {
 	p := inventory.Profile{
-		HostVersion: "1.0.0", Formats: []int{declaration.Format},
+		HostVersion: "1.0.0", Formats: declaration.Formats(),
 		OS: "debian", OSVersion: "12", Architecture: "amd64", Kernel: "6.1.0", Systemd: true,
 	}
 	for _, k := range declaration.Kinds() {

@@ -7,6 +7,7 @@
 package systemtest
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -31,11 +32,15 @@ func (*putOff) Error() string { return "this call is put off" }
 // Machine is a whole machine. It implements resource.Machine.
 type Machine struct {
 	*system.Files
+	*system.Contents
 	*Packages
 	*Services
 	Disk Storage
-	cut  bool
-	hook func(Op) error
+	// Programs are what Try runs, by their path; they are given the content of the
+	// file that is the last argument.
+	Programs map[string]func(content string) error
+	cut      bool
+	hook     func(Op) error
 }
 
 // Storage is a disk that a test looks at, and puts things on, by other means
@@ -57,7 +62,8 @@ func New() *Machine { return On(NewDisk()) }
 func On(d Storage) *Machine { return assemble(d, newPackages(), newServices()) }
 
 func assemble(d Storage, p *Packages, u *Services) *Machine {
-	m := &Machine{Files: system.NewFiles(d, 1), Packages: p, Services: u, Disk: d}
+	files := system.NewFiles(d, 1)
+	m := &Machine{Files: files, Contents: system.NewContents(files, "/var/lib/mesh-host/content"), Packages: p, Services: u, Disk: d}
 	d.watch(m.interfere)
 	p.m, u.m = m, m
 	return m
@@ -227,6 +233,7 @@ func (m *Machine) PowerCut(loss Loss) *Machine { return m.Rebooted(m.Disk.(*Disk
 // itself is not changed.
 func (m *Machine) Rebooted(on Storage) *Machine {
 	up := assemble(on, m.Packages.clone(), m.Services.rebooted())
+	up.Programs = m.Programs
 	for _, unit := range up.sorted() {
 		if unit.Enabled == "enabled" {
 			up.begin(unit)
@@ -288,6 +295,19 @@ func (m *Machine) Accounts() (system.Accounts, error) {
 		}
 	}
 	return a, nil
+}
+
+// Try implements resource.Programs.
+func (m *Machine) Try(_ context.Context, argv []string) error {
+	if err := m.call("run", strings.Join(argv, " "), false); err != nil {
+		return err
+	}
+	program, there := m.Programs[argv[0]]
+	if !there {
+		return fmt.Errorf("%s: no such program", argv[0])
+	}
+	content, _ := m.Disk.Content(argv[len(argv)-1])
+	return program(content)
 }
 
 // String is the world: files, packages, units.

@@ -96,6 +96,32 @@ func (p *Packages) Install(_ context.Context, name, version string, note func(st
 	return nil
 }
 
+// InstallFile implements resource.Packages: the file holds the version.
+func (p *Packages) InstallFile(ctx context.Context, name, file string, note func(string)) error {
+	version, there := p.m.Disk.Content(file)
+	if !there {
+		return fmt.Errorf("install package %s: %s is not there", name, file)
+	}
+	return p.Install(ctx, name, version, note)
+}
+
+// InstallFrom implements resource.Packages: every source offers everything.
+func (p *Packages) InstallFrom(ctx context.Context, name, _ string, note func(string)) error {
+	return p.Install(ctx, name, "", note)
+}
+
+// Newest implements resource.Packages.
+func (p *Packages) Newest(_ context.Context, name, _ string) (string, error) {
+	if err := p.m.call("read package sources", name, false); err != nil {
+		return "", err
+	}
+	offer, known := p.offers[name]
+	if !known {
+		return "", nil
+	}
+	return offer.Versions[len(offer.Versions)-1], nil
+}
+
 // Uninstall implements resource.Packages.
 func (p *Packages) Uninstall(_ context.Context, name string, note func(string)) error {
 	note("removing")

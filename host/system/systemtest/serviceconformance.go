@@ -65,9 +65,27 @@ func ServiceConformance(t *testing.T, s resource.Services, place func(t *testing
 		if u := look(t, name); u.Active != "active" || u.Invocation == first.Invocation || u.Boot != first.Boot {
 			t.Errorf("restarted: %+v, was %+v", u, first)
 		}
+		do(t, s.Reload(t.Context(), name))
+		if u := look(t, name); u.Active != "active" {
+			t.Errorf("reloaded: %+v", u)
+		}
 		do(t, s.Stop(t.Context(), name), s.Disable(t.Context(), name), s.Stop(t.Context(), name), s.Disable(t.Context(), name))
 		if u := look(t, name); u.Active != "inactive" || u.Enabled != "disabled" {
 			t.Errorf("stopped and disabled: %+v", u)
+		}
+	})
+	t.Run("a unit that is masked", func(t *testing.T) {
+		const name = "mesh-conformance-masked.service"
+		do(t, s.Mask(t.Context(), name), s.Mask(t.Context(), name))
+		if u := look(t, name); u.Enabled != "masked" {
+			t.Errorf("%+v", u)
+		}
+		if err := s.Start(t.Context(), name); err == nil || !strings.Contains(err.Error(), "masked") {
+			t.Errorf("start: %v", err)
+		}
+		do(t, s.Unmask(t.Context(), name), s.Unmask(t.Context(), name))
+		if u := look(t, name); u.Enabled == "masked" {
+			t.Errorf("%+v", u)
 		}
 	})
 	t.Run("a unit that fails", func(t *testing.T) {

@@ -173,6 +173,39 @@ func (u *Services) Restart(_ context.Context, name string) error {
 	})
 }
 
+// Reload implements resource.Services: the unit reads anew without a new run.
+func (u *Services) Reload(_ context.Context, name string) error {
+	return u.act("reload", name, func(unit *Unit) error {
+		if unit.Active != "active" {
+			return u.start(unit)
+		}
+		unit.read = u.reading(unit)
+		return nil
+	})
+}
+
+// Mask implements resource.Services.
+func (u *Services) Mask(_ context.Context, name string) error {
+	if err := u.m.call("mask", name, true); err != nil {
+		return err
+	}
+	if u.units[name] == nil {
+		u.AddUnit(Unit{Name: name})
+	}
+	u.units[name].Enabled = "masked"
+	return nil
+}
+
+// Unmask implements resource.Services.
+func (u *Services) Unmask(_ context.Context, name string) error {
+	return u.act("unmask", name, func(unit *Unit) error {
+		if unit.Enabled == "masked" {
+			unit.Enabled = "disabled"
+		}
+		return nil
+	})
+}
+
 // Stop implements resource.Services.
 func (u *Services) Stop(_ context.Context, name string) error {
 	return u.act("stop", name, func(unit *Unit) error {

@@ -1,0 +1,170 @@
+package system
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// MaxContent is the most one content may have.
+const MaxContent = 64 << 20
+
+// spare is how much of a disk stays free when content is fetched.
+const spare = 64 << 20
+
+// Contents keeps what is named by its digest: what was fetched for a
+// declaration, and copies of what others wrote. It is a directory of files that
+// are named by their SHA-256, in hex, and readable by root alone.
+type Contents struct {
+	files *Files
+	path  string
+}
+
+// NewContents keeps contents at p, which is made when there is a first one.
+func NewContents(files *Files, p string) *Contents { return &Contents{files: files, path: p} }
+
+// ContentPath is where the content of a digest lies, if it is kept.
+func (c *Contents) ContentPath(digest string) string { return path.Join(c.path, digest) }
+
+// HasContent says whether the content of a digest is kept.
+func (c *Contents) HasContent(digest string) bool {
+	dir, err := c.files.disk.OpenDir(c.path)
+	if err != nil {
+		return false
+	}
+	defer dir.Close()
+	st, err := dir.Stat(digest)
+	return err == nil && st.Type == TypeFile
+}
+
+// ReadContent returns the content of a digest. One that is damaged is taken
+// away, so that it is fetched again; the error matches ErrChanged.
+func (c *Contents) ReadContent(digest string) ([]byte, error) {
+	data, err := c.files.Read(c.ContentPath(digest))
+	if err != nil {
+		return nil, err
+	}
+	if is := sha256Hex(data); is != digest {
+		err := fmt.Errorf("read content %s: %w, and is fetched again", digest, ErrChanged)
+		return nil, errors.Join(err, c.DropContent(digest))
+	}
+	return data, nil
+}
+
+// KeepContent keeps data durably and returns its digest.
+func (c *Contents) KeepContent(data []byte) (string, error) {
+	digest := sha256Hex(data)
+	if c.HasContent(digest) {
+		return digest, nil
+	}
+	return digest, c.keep(digest, data)
+}
+
+func (c *Contents) keep(name string, data []byte) error {
+	if found, err := c.files.Look(c.path); err != nil || found.Type == "" {
+		if err != nil {
+			return err
+		}
+		if err := c.files.MakeDirectory(c.path, Access{Mode: 0o700}); err != nil {
+			return err
+		}
+	}
+	w := Write{Path: path.Join(c.path, name), Content: data, Access: Access{Mode: 0o600}}
+	return c.files.Replace([]Write{w})[0]
+}
+
+// packageSuffix is what apt knows a package by.
+const packageSuffix = ".deb"
+
+// PackageFile puts the content of a digest where apt takes it for a package.
+func (c *Contents) PackageFile(digest string) (string, error) {
+	data, err := c.ReadContent(digest)
+	if err != nil {
+		return "", err
+	}
+	return c.ContentPath(digest) + packageSuffix, c.keep(digest+packageSuffix, data)
+}
+
+// DropContent takes one content away; one that is not there is no error.
+func (c *Contents) DropContent(digest string) error {
+	dir, err := c.files.disk.OpenDir(c.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	if err := dir.Unlink(digest); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return dir.Sync()
+}
+
+// PruneContents takes away every content that keep does not want.
+func (c *Contents) PruneContents(keep func(digest string) bool) error {
+	dir, err := c.files.disk.OpenDir(c.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	names, err := dir.Names()
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if !strings.HasPrefix(name, TemporaryPrefix) && keep(name) {
+			continue
+		}
+		if err := dir.Unlink(name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// RoomFor says why n more bytes do not fit; nil when they do.
+func (c *Contents) RoomFor(n int64) error {
+	var st unix.Statfs_t
+	if err := unix.Statfs(path.Dir(c.path), &st); err != nil {
+		return nil // it is found out by writing
+	}
+	if free := int64(st.Bavail) * st.Bsize; free < n+spare {
+		return fmt.Errorf("%d bytes do not fit at %s: %d are free, and %d stay so: make room there", n, c.path, free, spare)
+	}
+	return nil
+}
+
+// Read returns the content of the regular file at p, of at most MaxContent bytes.
+func (f *Files) Read(p string) ([]byte, error) {
+	dir, err := f.disk.OpenDir(path.Dir(p))
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	file, err := dir.Open(path.Base(p))
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	data, err := io.ReadAll(io.LimitReader(file, MaxContent+1))
+	if err == nil && len(data) > MaxContent {
+		err = fmt.Errorf("read %s: it has more than %d bytes", p, MaxContent)
+	}
+	return data, err
+}
+
+func sha256Hex(data []byte) string {
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:])
+}
