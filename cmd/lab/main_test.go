@@ -44,8 +44,17 @@ func TestScripts(t *testing.T) {
 			e.Setenv("BUILT", "debian-13 debian-12")
 			return os.Mkdir(e.WorkDir+"/fake", 0o755)
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "stands-still": standsStill},
 	})
+}
+
+// standsStill FILE writes there all that a fault could have changed.
+func standsStill(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: stands-still FILE")
+	}
+	f := &lifecycletest.Fake{Dir: ts.Getenv("FAKE")}
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(f.Conditions()), 0o644))
 }
 
 // exits CODE COMMAND... demands an exit code.

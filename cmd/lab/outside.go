@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"mesh/lab/underlay"
+	"mesh/lab/volatile"
 	"mesh/lab/world"
 )
 
@@ -45,4 +46,11 @@ func (realWorld) State(ctx context.Context, c world.Config) (json.RawMessage, er
 
 func (realWorld) SetState(ctx context.Context, c world.Config, state json.RawMessage) error {
 	return world.NewClient(c.Control).SetState(ctx, state)
+}
+
+// realDiskFaults asks the process that serves a scenario's disks.
+type realDiskFaults struct{}
+
+func (realDiskFaults) SetFault(ctx context.Context, control, disk string, f volatile.Fault) error {
+	return volatile.NewClient(control).SetFault(ctx, disk, f)
 }

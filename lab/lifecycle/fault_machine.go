@@ -13,6 +13,7 @@ import (
 	"mesh/lab/fault"
 	"mesh/lab/guest"
 	"mesh/lab/machine"
+	"mesh/lab/volatile"
 )
 
 // faultLimit is how long one fault may take to strike a machine or to leave it,
@@ -62,6 +63,8 @@ func (s *striker) strikeMachine(ctx context.Context, f fault.Fault, m Machine, t
 		return s.cfg.Abuse.Throttle(ctx, m.Spec.Name, machine.Throttle{BytesPerSecond: f.Rate.Bytes(), OperationsPerSecond: int64(f.Ops)})
 	case fault.DiskDetached:
 		return s.cfg.Abuse.Detach(ctx, m.Spec.Name)
+	case fault.DiskError:
+		return s.diskError(ctx, m, diskFault(f.How))
 	case fault.LinkDown:
 		return s.links(ctx, m, t, func(string) bool { return false })
 	case fault.DiskFull:
@@ -99,6 +102,12 @@ func (s *striker) relentRunning(ctx context.Context, f fault.Fault, m Machine, t
 		return s.cfg.Abuse.Throttle(ctx, m.Spec.Name, machine.Throttle{})
 	case fault.DiskDetached:
 		return s.cfg.Abuse.Attach(ctx, m.Spec.Name)
+	case fault.DiskError:
+		err := s.diskError(ctx, m, volatile.Fault{})
+		if errors.Is(err, volatile.ErrAbsent) {
+			return nil
+		}
+		return err
 	case fault.LinkDown:
 		return s.links(ctx, m, t, func(segment string) bool { return !s.pulled(f.Name, m.Name, segment) })
 	}
@@ -117,6 +126,33 @@ func (s *striker) relentRunning(ctx context.Context, f fault.Fault, m Machine, t
 		return s.inside(ctx, m, "drift", f.Name, 0)
 	}
 	return fmt.Errorf("%s cannot be undone here", f.Kind)
+}
+
+// DiskFaults makes the disks of machines fail.
+type DiskFaults interface {
+	// SetFault makes a disk, named by its file, fail in some way, or in none. control
+	// is the socket of the process that serves it. volatile.ErrAbsent.
+	SetFault(ctx context.Context, control, disk string, f volatile.Fault) error
+}
+
+// diskError makes the disk of a machine fail in some way, or in none.
+func (s *striker) diskError(ctx context.Context, m Machine, f volatile.Fault) error {
+	err := s.cfg.DiskFaults.SetFault(ctx, volatile.Control(s.r.Plan.Runtime), m.Spec.Disk, f)
+	if errors.Is(err, volatile.ErrAbsent) {
+		return fmt.Errorf("only a disk that the lab serves can fail (`lab status %s` tells why it does not): %w", s.r.Plan.Name, err)
+	}
+	return err
+}
+
+// diskFault is what a manner of failing means for a disk.
+func diskFault(how fault.How) volatile.Fault {
+	switch how {
+	case fault.Reads:
+		return volatile.Fault{Read: volatile.EIO}
+	case fault.Writes:
+		return volatile.Fault{Write: volatile.EIO, Flush: volatile.EIO}
+	}
+	return volatile.Fault{Read: volatile.EIO, Write: volatile.EIO, Flush: volatile.EIO}
 }
 
 // links pulls or plugs the cables of a target; up tells of each segment.

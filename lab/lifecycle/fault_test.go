@@ -38,6 +38,7 @@ func everyFault() []fault.Fault {
 		{Kind: fault.DiskFull, On: target("one", "two"), Leave: 1 << 20},
 		{Kind: fault.DiskSlow, On: target("one"), Rate: 8 << 20, Ops: 10},
 		{Kind: fault.DiskDetached, On: target("one")},
+		{Kind: fault.DiskError, On: target("two"), How: fault.Writes},
 		{Kind: fault.Memory, On: target("one"), Size: 1<<20 + 1},
 		{Kind: fault.ClockStep, On: target("one", "two"), By: -fault.Duration(36 * time.Hour)},
 		{Kind: fault.ClockDrift, On: target("one"), Drift: -500},

@@ -155,4 +155,3 @@ func TestIssuerExpired(t *testing.T) {
 		t.Error("the leaf has expired, too")
 	}
 }
-

@@ -1,13 +1,16 @@
 package lifecycletest
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
+	"path/filepath"
 	"strconv"
 	"strings"
 
 	"mesh/lab/guest"
+	"mesh/lab/volatile"
 )
 
 // What faults leave in a guest's memory, by the beginning of the key.
@@ -57,6 +60,23 @@ func (g guests) fault(d *domain, what, name, much string) (out guest.Result) {
 	return out
 }
 
+type diskFaults struct{ *Fake }
+
+// SetFault keeps the fault of a disk.
+func (f diskFaults) SetFault(ctx context.Context, _, disk string, fault volatile.Fault) error {
+	return f.change(ctx, "fault of disk "+disk, func() error {
+		if err := fault.Check(); err != nil {
+			return err
+		}
+		name := filepath.Base(disk)
+		if fault == (volatile.Fault{}) {
+			f.drop("disk-fault", name)
+			return nil
+		}
+		return f.put("disk-fault", name, fault)
+	})
+}
+
 // Conditions tells everything of machines and worlds that a fault can change, a
 // line each, sorted.
 func (f *Fake) Conditions() string {
@@ -92,6 +112,9 @@ func (f *Fake) Conditions() string {
 			}
 		}
 		lines = append(lines, fmt.Sprintf("world %s: faults %s", name, state.Faults))
+	}
+	for _, name := range f.names("disk-fault") {
+		lines = append(lines, "disk "+name+" fails")
 	}
 	return strings.Join(lines, "\n")
 }
