@@ -13,7 +13,9 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
+	"mesh/lab/guest"
 	"mesh/lab/machine"
 )
 
@@ -28,9 +30,11 @@ type agent struct {
 	handles   map[int64]*handle
 	processes map[int]*process
 	last      int
-	killed    []int // processes that were asked to end
-	silent    int   // so many commands from now on are not answered
-	short     bool  // writes take half of what they are given
+	killed    []int         // processes that were asked to end
+	silent    int           // so many commands from now on are not answered
+	short     bool          // writes take half of what they are given
+	behind    time.Duration // what its clock is behind
+	slow      time.Duration // what a question for the time takes
 }
 
 type file struct {
@@ -126,6 +130,11 @@ func (a *agent) execute(name string, arguments json.RawMessage) (any, error) {
 	switch name {
 	case "guest-ping":
 		return struct{}{}, nil
+	case "guest-get-time":
+		a.mu.Unlock()
+		time.Sleep(a.slow) // half on the way there, half on the way back
+		a.mu.Lock()
+		return time.Now().Add(-a.slow/2 - a.behind).UnixNano(), nil
 	case "guest-exec":
 		return a.start(append([]string{c.Path}, c.Args...), c.Input)
 	case "guest-exec-status":
@@ -190,14 +199,23 @@ func (a *agent) file(command string, number int64, h *handle, count int, buf []b
 
 func (a *agent) start(args []string, stdin []byte) (any, error) {
 	p, known := a.builtIn(args)
-	if !known {
+	for !known {
 		if a.run == nil {
 			return nil, fmt.Errorf("nobody expected %q", args)
+		}
+		if len(args) >= 3 && args[2] == guest.Settler {
+			if len(args) == 4 {
+				stdin = []byte(a.files[args[3]].content)
+				delete(a.files, args[3])
+			}
+			p = a.run(args[:2], stdin)
+			break
 		}
 		if len(args) < 6 || args[0] != "/usr/bin/perl" || args[3] != "--" {
 			return nil, fmt.Errorf("%q is not wrapped", args)
 		}
 		p = a.wrapped(args[4], args[5:], stdin)
+		break
 	}
 	a.last++
 	a.processes[a.last] = &p

@@ -116,7 +116,7 @@ func (g *Guests) withFile(ctx context.Context, name, file, mode string, f func(h
 
 // must runs a command that has to succeed.
 func (g *Guests) must(ctx context.Context, name string, args ...string) error {
-	r, err := g.exec(ctx, name, Command{Args: args})
+	r, err := g.exec(ctx, name, Command{Args: args}, lastPoll)
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 	"unicode/utf8"
 )
 
@@ -68,7 +69,7 @@ func (g *Guests) wrapped(ctx context.Context, name string, c Command) (Result, e
 		c.Stdin = nil
 	}
 	c.Args = append([]string{"/usr/bin/perl", "-e", wrapper, "--", tmp}, c.Args...)
-	r, err := g.exec(ctx, name, c)
+	r, err := g.exec(ctx, name, c, lastPoll)
 	if err != nil {
 		g.removeParts(ctx, name, tmp)
 		return Result{}, err
@@ -106,8 +107,9 @@ type execStatus struct {
 	Err      []byte `json:"err-data"`
 }
 
-// exec runs a command by the agent alone.
-func (g *Guests) exec(ctx context.Context, name string, c Command) (Result, error) {
+// exec runs a command by the agent alone, which is asked at intervals of up to
+// last whether it has ended.
+func (g *Guests) exec(ctx context.Context, name string, c Command, last time.Duration) (Result, error) {
 	var started struct {
 		PID int `json:"pid"`
 	}
@@ -121,7 +123,7 @@ func (g *Guests) exec(ctx context.Context, name string, c Command) (Result, erro
 	if err != nil {
 		return Result{}, err
 	}
-	for p := newPoll(); ; {
+	for p := newPoll(last); ; {
 		var s execStatus
 		err := g.call(ctx, name, "guest-exec-status", map[string]int{"pid": started.PID}, &s)
 		if err == nil && s.Exited {

@@ -38,6 +38,8 @@ const (
 	// milliseconds under emulation.
 	firstPoll = 20 * time.Millisecond
 	lastPoll  = 500 * time.Millisecond
+	// soonPoll is lastPoll for what somebody waits for and is over soon.
+	soonPoll = 150 * time.Millisecond
 	// pingTime is how long one sign of life may take while others may follow.
 	pingTime = 5 * time.Second
 	// tidyTime bounds what is undone after a call was given up.
@@ -61,7 +63,7 @@ func (g *Guests) Wait(ctx context.Context, name string) error {
 		<-watching
 	}()
 	var last error
-	for p := newPoll(); ; {
+	for p := newPoll(lastPoll); ; {
 		if last = g.ping(ctx, name); last == nil {
 			return nil
 		}
@@ -139,16 +141,16 @@ func decode(answer, execute string, result any) error {
 	return nil
 }
 
-// poll spaces questions out.
-type poll struct{ next time.Duration }
+// poll spaces questions out, up to last.
+type poll struct{ next, last time.Duration }
 
-func newPoll() *poll { return &poll{firstPoll} }
+func newPoll(last time.Duration) *poll { return &poll{firstPoll, last} }
 
 // wait returns at the time of the next question, or when ctx ends, with its cause.
 func (p *poll) wait(ctx context.Context) error {
 	t := time.NewTimer(p.next)
 	defer t.Stop()
-	p.next = min(p.next*3/2, lastPoll)
+	p.next = min(p.next*3/2, p.last)
 	select {
 	case <-t.C:
 		return nil

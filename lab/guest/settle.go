@@ -92,7 +92,7 @@ func (g *Guests) settle(ctx context.Context, name string, id Identity) (Facts, e
 		}
 		c.Args, c.Stdin = append(c.Args, tmp), nil
 	}
-	r, err := g.exec(ctx, name, c)
+	r, err := g.exec(ctx, name, c, soonPoll)
 	if err != nil {
 		return Facts{}, err
 	}

@@ -58,7 +58,7 @@ while (my $line = <STDIN>) {
 	chomp $line;
 	my ($word, @arguments) = split / /, $line;
 	my $length = pop @arguments;
-	my $read = read STDIN, my $data, $length;
+	my $read = read STDIN, my ($data), $length;
 	defined $read && $read == $length or die "$word: cut short\n";
 	my $act = $do{$word} or die "unknown word $word\n";
 	$act->($data, @arguments);

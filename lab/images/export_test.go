@@ -24,3 +24,9 @@ func CheckManifest(content []byte) error {
 	_, err := parseManifest(content)
 	return err
 }
+
+// CheckWarmManifest parses a warm image's.
+func CheckWarmManifest(content []byte) error {
+	_, err := parseWarmManifest(content)
+	return err
+}

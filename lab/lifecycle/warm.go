@@ -22,7 +22,8 @@ import (
 //
 //	1  first
 //	2  waits until the machine is idle
-const readyPoint = 2
+//	3  holds the programs that settle a clone
+const readyPoint = 3
 
 // readyScript waits until a machine has booted and nothing is on its way, with
 // its processors idle for most of a second; makes it hold what its clones need
@@ -44,6 +45,8 @@ for try in $(seq 60); do
 done
 sync
 echo 3 >/proc/sys/vm/drop_caches
+perl -e 1
+ip -json address show >/dev/null
 `
 
 // warmRoom is what a warm image takes on disk beside its memory, at most.
