@@ -188,7 +188,7 @@ func TestRoamingStays(t *testing.T) {
 	remove(t, c, p)
 
 	c.Underlay = moved(t, u)
-	p = start(t, c)
+	start(t, c)
 	for _, state := range []string{"", "{}", string(away)} {
 		if state != "" {
 			if err := client.SetState(soon(t), json.RawMessage(state)); err != nil {
