@@ -68,7 +68,7 @@ func (a *app) prepare(c *cobra.Command, _ []string) error {
 		return nil // the command itself meets it
 	}
 	for _, one := range abandoned {
-		fmt.Fprintf(a.Err, "lab: %s %s is abandoned: %s; `lab reap` removes what it left\n", one.Kind, one.Name, one.Why)
+		fmt.Fprintf(a.Err, "lab: %s %s is abandoned: %s; %s\n", one.Kind, one.Name, one.Why, one.Remedy())
 	}
 	return nil
 }

@@ -64,7 +64,7 @@ func (a *app) showStatus(s lifecycle.Status) error {
 	fmt.Fprintf(a.Out, "scenario     %s (%s, from %s)\n", s.Name, s.Scenario, s.Source)
 	fmt.Fprintf(a.Out, "phase        %s\n", s.Phase)
 	if s.Abandoned != "" {
-		fmt.Fprintf(a.Out, "abandoned    %s; `lab reap` removes it\n", s.Abandoned)
+		fmt.Fprintf(a.Out, "abandoned    %s; %s\n", s.Abandoned, s.Phase.Remedy())
 	}
 	fmt.Fprintf(a.Out, "since        %s\n", s.Since.Format("2006-01-02 15:04:05 UTC"))
 	if s.Accelerator != "" {

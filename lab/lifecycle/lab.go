@@ -118,7 +118,7 @@ func (l *Lab) Abandoned() ([]Abandoned, error) {
 			continue // told by the command that needs it
 		}
 		if why := l.abandoned(r); why != "" {
-			all = append(all, Abandoned{Kind: KindScenario, Name: name, Why: why})
+			all = append(all, Abandoned{Kind: KindScenario, Name: name, Why: why, phase: r.Phase})
 		}
 	}
 	unfinished, err := l.abandonedWarm()
@@ -137,7 +137,11 @@ type Abandoned struct {
 	Why  string `json:"why"`
 
 	digest string // of a warm image
+	phase  Phase  // of a scenario
 }
+
+// Remedy says what can be done about it.
+func (a Abandoned) Remedy() string { return a.phase.Remedy() }
 
 // What can be abandoned.
 const (

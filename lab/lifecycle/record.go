@@ -34,6 +34,17 @@ const (
 	Restoring    Phase = "restoring"
 )
 
+// Remedy says what can be done about a scenario that was abandoned in a phase.
+func (p Phase) Remedy() string {
+	switch p {
+	case Snapshotting:
+		return "`lab reap` lets it run on"
+	case Restoring:
+		return "restoring again goes on, `lab reap` removes what it left"
+	}
+	return "`lab reap` removes what it left"
+}
+
 // Record is what the store knows of one raised scenario: enough to remove all of
 // it without anything else. It holds no saved value of a placement.
 type Record struct {
