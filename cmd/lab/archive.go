@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -137,4 +138,48 @@ func (a *app) showImported(x archive.Index, dry, asJSON bool) error {
 	}
 	_, err := fmt.Fprintf(a.Out, "snapshot %s of %s is here; it runs on with: lab restore %s %s\n", m.Name, m.Scenario, m.Scenario, m.Name)
 	return err
+}
+
+func newMove(a *app) *cobra.Command {
+	var rsh, program string
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "move NAME qemu+ssh://HOST",
+		Short: "Move a raised scenario to another lab machine, where it runs on",
+		Long: `Move a raised scenario to another lab machine, where it runs on from the instant
+of a snapshot: machines with their memory, world and faults, over ssh, in libvirt's
+form of a hypervisor behind it. The lab has to be installed there, for a user who
+is root. Here the scenario runs until all its machines answer there, and is then
+destroyed; its snapshots stay. If anything fails it runs on here.
+
+Its world is a new one there, whose issuer has a new root (see lab restore --as).`,
+		Example: `  lab move trio qemu+ssh://root@two.example
+  lab move trio qemu+ssh://root@two.example --rsh "ssh -i /root/.ssh/lab"
+  lab move trio qemu+ssh://two --lab "sudo lab --store /srv/lab"`,
+		Args:              cli.UsageArgs(cobra.ExactArgs(2)),
+		ValidArgsFunction: a.completeRaised(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			to, err := archive.ParseRemote(args[1])
+			if err != nil {
+				return err
+			}
+			to.Shell, to.Lab = strings.Fields(rsh), strings.Fields(program)
+			if len(to.Shell) == 0 || len(to.Lab) == 0 {
+				return cli.WithCode(cli.Usage, errors.New("--rsh and --lab name a program"))
+			}
+			moved, err := a.archive().Move(c.Context(), args[0], to)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return cli.JSON(a.Out, moved)
+			}
+			_, err = fmt.Fprintf(a.Out, "scenario %s runs on %s; %d MiB went over, in %.1f s\n", moved.Scenario, moved.Target, moved.Bytes>>20, moved.Seconds)
+			return err
+		},
+	}
+	c.Flags().StringVar(&rsh, "rsh", "ssh", "program, with its flags, that is given HOST and a command to run there")
+	c.Flags().StringVar(&program, "lab", "lab", "the lab there, with flags for all its commands")
+	c.Flags().BoolVar(&asJSON, "json", false, "print the result as JSON")
+	return c
 }

@@ -196,6 +196,7 @@ const (
 	codeFailed       = 1
 	codeUsage        = 2
 	codePrerequisite = 4
+	codeInterrupted  = 130
 )
 
 // refused is an error about an archive that is not taken.
