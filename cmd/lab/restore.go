@@ -15,7 +15,7 @@ var clocks = []string{"host", "frozen"}
 
 // clockFlag adds the flag for it, and gives what tells whether it says frozen.
 func clockFlag(c *cobra.Command) func() (bool, error) {
-	clock := c.Flags().String("clock", clocks[0], `host: set to this machine's clock before anything else runs; frozen: left as it was`)
+	clock := c.Flags().String("clock", clocks[0], `host: set to this machine's clock before a machine meets anybody; frozen: left as it was`)
 	_ = c.RegisterFlagCompletionFunc("clock", cobra.FixedCompletions(clocks, cobra.ShellCompDirectiveNoFileComp))
 	return func() (bool, error) {
 		if *clock != "host" && *clock != "frozen" {
@@ -35,6 +35,10 @@ func newRestore(a *app) *cobra.Command {
 machines run on from there. What ran in its place is ended, and what it wrote
 since is lost unless it is in another snapshot. A scenario that was destroyed is
 raised again.
+
+The first thing that happens in each machine is that its clock is set (--clock) and
+its random numbers become its own; until then it is joined to no network. Time
+that only counts up goes on from where it was.
 
 With --as it is another scenario beside the first, with the same addresses
 inside. Its world is a new one, whose issuer has a new root: machines are made to
