@@ -19,18 +19,22 @@ func (a *app) showRaised(s lifecycle.Status) error {
 	_, err := fmt.Fprintf(a.Out, `
 look into it:
   lab status %[1]s
+  lab watch %[1]s
   lab exec %[1]s %[2]s -- systemctl --failed
+  lab ssh %[1]s %[2]s
   lab console %[1]s %[2]s          (Ctrl-] leaves)
   lab logs %[1]s %[2]s --journal
+  lab collect %[1]s              everything that may explain a failure
 remove it:
   lab destroy %[1]s
 `, s.Name, first)
 	return err
 }
 
-// machines writes the table of a scenario's machines.
+// machines writes the tables of a scenario's machines and of where they stand;
+// each fits into 80 columns.
 func (a *app) machines(s lifecycle.Status) error {
-	var rows [][]string
+	var machines, places [][]string
 	for _, m := range s.Machines {
 		agent := "silent"
 		if m.Agent {
@@ -40,23 +44,24 @@ func (a *app) machines(s lifecycle.Status) error {
 		if m.Start != "" {
 			ready = fmt.Sprintf("%.1f s (%s)", m.ReadySeconds, m.Start)
 		}
-		accelerator := string(m.Accelerator)
-		if accelerator == "" {
-			accelerator = "-"
-		}
-		for i, address := range m.Addresses {
-			row := []string{m.Name, m.State, agent, m.Image, accelerator, ready, address.Segment, join(address)}
-			if i > 0 {
-				row = []string{"", "", "", "", "", "", address.Segment, join(address)}
-			}
-			rows = append(rows, row)
+		machines = append(machines, []string{m.Name, m.State, agent, m.Image, orNone(string(m.Accelerator)), ready})
+		for _, at := range m.Addresses {
+			places = append(places, []string{m.Name, at.Segment, orNone(at.IPv4), orNone(at.IPv6)})
 		}
 	}
-	return cli.Table(a.Out, []string{"MACHINE", "STATE", "AGENT", "IMAGE", "ACCELERATOR", "READY AFTER", "SEGMENT", "ADDRESSES"}, rows)
+	if err := cli.Table(a.Out, []string{"MACHINE", "STATE", "AGENT", "IMAGE", "ACCELERATOR", "READY AFTER"}, machines); err != nil {
+		return err
+	}
+	fmt.Fprintln(a.Out)
+	return cli.Table(a.Out, []string{"MACHINE", "SEGMENT", "IPV4", "IPV6"}, places)
 }
 
-func join(at lifecycle.Address) string {
-	return strings.TrimSpace(at.IPv4 + " " + at.IPv6)
+// orNone is a cell that may have nothing in it.
+func orNone(text string) string {
+	if text == "" {
+		return "-"
+	}
+	return text
 }
 
 // showStatus writes everything that is known of a scenario.
@@ -101,15 +106,15 @@ func (a *app) showStatus(s lifecycle.Status) error {
 		if step.Seconds > 0 {
 			seconds = strconv.FormatFloat(step.Seconds, 'f', 1, 64) + " s"
 		}
-		rows = append(rows, []string{step.ID, state, seconds, step.About})
+		rows = append(rows, []string{state, seconds, step.About})
 	}
 	fmt.Fprintln(a.Out)
-	if err := cli.Table(a.Out, []string{"STEP", "STATE", "TOOK", "WHAT"}, rows); err != nil {
+	if err := cli.Table(a.Out, []string{"STATE", "TOOK", "STEP"}, rows); err != nil {
 		return err
 	}
 	for _, step := range s.Steps {
 		if step.Error != "" {
-			fmt.Fprintf(a.Out, "\n%s failed: %s\n", step.ID, step.Error)
+			fmt.Fprintf(a.Out, "\n%s failed: %s\n", step.About, step.Error)
 		}
 	}
 	return nil
