@@ -52,7 +52,11 @@ func resized(data []byte, size int64) []byte {
 	return b
 }
 
-const room = 10 * volatile.PageSize // within which the property test works
+// Within room the property test begins to write; no more than most pages come of it.
+const (
+	room = 4 * volatile.PageSize
+	most = 8
+)
 
 // TestCache lets a cache and a model do the same at random. What is read is what
 // was written; what was flushed is there after a cut, whatever the cut takes; and
@@ -149,7 +153,7 @@ func (m *model) set(now []byte) { m.now = now }
 
 func (m *model) remember() {
 	m.size = append(m.size, len(m.now))
-	for page := range 16 {
+	for page := range most {
 		m.past[page] = append(m.past[page], pageOf(m.now, page))
 	}
 }
@@ -165,7 +169,7 @@ func pageOf(data []byte, page int) []byte {
 
 // possible fails unless each page of after was there at some time.
 func (m *model) possible(t *rapid.T, after []byte) {
-	for page := range 16 {
+	for page := range most {
 		is, ok := pageOf(after, page), false
 		for _, was := range m.past[page] {
 			// A file may end in the middle of a page that has more in memory.
@@ -179,7 +183,7 @@ func (m *model) possible(t *rapid.T, after []byte) {
 }
 
 func all(t *rapid.T, c volatile.Cache) []byte {
-	b := make([]byte, 20*volatile.PageSize)
+	b := make([]byte, most*volatile.PageSize)
 	n, err := c.ReadAt(b, 0)
 	if err != nil && !errors.Is(err, io.EOF) {
 		t.Fatal(err)
