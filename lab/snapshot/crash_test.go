@@ -133,14 +133,15 @@ func TestKilled(t *testing.T) {
 					b.take(t, "a", "third") // goes on without a word
 				}
 				b.reap(t)
-				b.wantAsBefore(t, walk)
+				b.wantAsBefore(t, walk, at)
 			})
 		}
 	}
 }
 
-// wantAsBefore: after a walk that was cut off and reaped.
-func (b *bed) wantAsBefore(t *testing.T, walk string) {
+// wantAsBefore: after a walk that was cut off at a point and reaped. Snapshots are
+// whole; of every third they are restored, which takes as long as all the rest.
+func (b *bed) wantAsBefore(t *testing.T, walk string, at int) {
 	t.Helper()
 	b.wantNoLocks(t)
 	if abandoned, err := b.Abandoned(); err != nil || len(abandoned) > 0 {
@@ -158,6 +159,10 @@ func (b *bed) wantAsBefore(t *testing.T, walk string) {
 	all, err := b.Snapshots.Store().List("a")
 	must(t, err)
 	for i, m := range all {
+		must(t, b.Snapshots.Verify(t.Context(), "a", m.Name))
+		if at%3 != 0 {
+			continue
+		}
 		as := fmt.Sprintf("check-%d", i)
 		b.restore(t, snapshot.RestoreOptions{Scenario: "a", Snapshot: m.Name, As: as})
 		want := "now"
@@ -200,13 +205,13 @@ func TestCutOff(t *testing.T) {
 				if code := exitCode(err); err != nil && code != map[string]int{"interrupt": 130, "fail": 1}[how] {
 					t.Errorf("exit code %d: %v", code, err)
 				}
-				b.wantCutOff(t, walk, err)
+				b.wantCutOff(t, walk, at, err)
 			})
 		}
 	}
 }
 
-func (b *bed) wantCutOff(t *testing.T, walk string, err error) {
+func (b *bed) wantCutOff(t *testing.T, walk string, at int, err error) {
 	t.Helper()
 	b.wantNoLocks(t)
 	if r, absent := b.Record("a"); absent == nil && r.Phase == lifecycle.Snapshotting {
@@ -234,7 +239,7 @@ func (b *bed) wantCutOff(t *testing.T, walk string, err error) {
 			}
 		}
 	}
-	b.wantAsBefore(t, walk)
+	b.wantAsBefore(t, walk, at)
 }
 
 // Files without a manifest are what a kill leaves between any two steps of a
@@ -250,5 +255,5 @@ func TestSweep(t *testing.T) {
 	if _, err := os.Stat(b.Snapshots.Store().Path("a", "first")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("its files are there: %v", err)
 	}
-	b.wantAsBefore(t, "take")
+	b.wantAsBefore(t, "take", 0)
 }

@@ -93,7 +93,7 @@ func seal(ctx context.Context, path string) (bytes int64, digest string, err err
 
 // measure reads a file to its end, or to the end of ctx.
 func measure(ctx context.Context, f io.Reader) (int64, string, error) {
-	sum, buffer, total := sha256.New(), make([]byte, 1<<20), int64(0)
+	sum, buffer, total := sha256.New(), make([]byte, 256<<10), int64(0)
 	for {
 		if ctx.Err() != nil {
 			return 0, "", context.Cause(ctx)
