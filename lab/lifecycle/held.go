@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"slices"
 	"time"
 
 	"mesh/lab/fault"
@@ -113,20 +112,32 @@ func (h *Held) Remove(ctx context.Context) error {
 	return nil
 }
 
-// StrikeAgain does to machines that were restored the faults of the record that
-// were in force: what a hypervisor does to a machine ends with it.
-func (h *Held) StrikeAgain(ctx context.Context, machines ...Machine) error {
+// StrikeAgain does to machines that were restored those of the record's faults
+// that do not come back with their memory and their disks: what a hypervisor does
+// to a machine ends with it, and a clock that was set anew has no step. Machines
+// that are to stay paused are paused.
+func (h *Held) StrikeAgain(ctx context.Context, clockKept bool, machines ...Machine) error {
 	s := &striker{h.lab, h.Record}
-	for _, f := range h.Record.Faults {
-		if f.OfWorld() || f.State != InForce {
-			continue
-		}
-		struck := f.Fault
-		struck.On = slices.DeleteFunc(slices.Clone(f.On), func(t fault.Target) bool {
-			return !slices.ContainsFunc(machines, func(m Machine) bool { return m.Name == t.Name })
-		})
-		if err := s.strike(ctx, struck); err != nil {
-			return fmt.Errorf("fault %s: %w", f.Name, err)
+	for _, m := range machines {
+		paused := len(s.having(fault.Pause, m)) > 0
+		for _, f := range h.Record.Faults {
+			for _, t := range f.On {
+				if f.OfWorld() || f.State != InForce || t.Name != m.Name {
+					continue
+				}
+				var err error
+				switch f.Kind {
+				case fault.Pause, fault.DiskSlow, fault.DiskDetached, fault.DiskError, fault.LinkDown:
+					err = s.strikeMachine(ctx, f.Fault, m, t)
+				case fault.ClockStep:
+					if !clockKept && !paused {
+						err = s.inside(ctx, m, "step-again", f.Name, int64(f.By))
+					}
+				}
+				if err != nil {
+					return fmt.Errorf("fault %s: machine %s: %w", f.Name, m.Name, err)
+				}
+			}
 		}
 	}
 	return nil

@@ -176,7 +176,7 @@ func (r *restoring) runOn(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := r.held.StrikeAgain(ctx, r.machines...); err != nil {
+	if err := r.held.StrikeAgain(ctx, r.o.Frozen, r.machines...); err != nil {
 		return err
 	}
 	return r.each(ctx, func(ctx context.Context, m lifecycle.Machine, _ Machine) error {
