@@ -22,7 +22,7 @@ SCENARIO is the name of one that ships with the lab, or the path of a file. Each
 problem is one line: file, line, column, what is wrong, and what to do.`,
 		Example:           "  lab check first-node\n  lab check ./mine.yaml ./yours.yaml --json",
 		Args:              cli.UsageArgs(cobra.MinimumNArgs(1)),
-		ValidArgsFunction: completeShipped,
+		ValidArgsFunction: completeShipped(-1),
 		RunE: func(_ *cobra.Command, sources []string) error {
 			var all []checked
 			for _, source := range sources {

@@ -31,7 +31,7 @@ become those of this command.`,
 		DisableFlagsInUseLine: true,
 
 		Args:              cli.UsageArgs(cobra.MinimumNArgs(3)),
-		ValidArgsFunction: a.completeMachine,
+		ValidArgsFunction: a.completeCommand,
 		RunE: func(c *cobra.Command, args []string) error {
 			command := args[2:]
 			if command[0] == "--" {
@@ -99,7 +99,8 @@ func newCopy(a *app) *cobra.Command {
 destination that ends with a slash is a directory.`,
 		Example: `  lab copy ./plane.yaml first-node:one:/etc/mesh-plane/
   lab copy first-node:one:/var/log/dpkg.log .`,
-		Args: cli.UsageArgs(cobra.ExactArgs(2)),
+		Args:              cli.UsageArgs(cobra.ExactArgs(2)),
+		ValidArgsFunction: a.completeRemote,
 		RunE: func(c *cobra.Command, args []string) error {
 			from, fromMachine := parseRemote(args[0])
 			to, toMachine := parseRemote(args[1])

@@ -37,7 +37,7 @@ made.`,
   lab raise first-node --as a          beside another one, with the same addresses inside
   lab raise first-node --keep          leave what stands if it fails, to look into it`,
 		Args:              cli.UsageArgs(cobra.ExactArgs(1)),
-		ValidArgsFunction: completeShipped,
+		ValidArgsFunction: completeShipped(1),
 		RunE:              func(c *cobra.Command, args []string) error { return a.raise(c, args[0], f) },
 	}
 	c.Flags().StringVar(&f.as, "as", "", "raise it under this name (default: the scenario's own)")
@@ -50,6 +50,9 @@ made.`,
 	c.Flags().BoolVar(&f.cold, "cold", false, "boot every machine, instead of cloning it from a warm image")
 	c.Flags().BoolVar(&f.noPlace, "no-place", false, "leave out the scenario's placement")
 	c.Flags().StringVar(&f.packages, "packages", "", "directory of .debs that machines can install (default: dist, if it has any)")
+	// They fail only for flags that are not there.
+	_ = c.RegisterFlagCompletionFunc("accelerator", cobra.FixedCompletions([]string{lifecycle.Auto, "kvm", "tcg"}, cobra.ShellCompDirectiveNoFileComp))
+	_ = c.MarkFlagDirname("packages")
 	return c
 }
 

@@ -80,7 +80,7 @@ ssh-config" prints. "lab exec" needs no SSH in the machine.`,
 		DisableFlagsInUseLine: true,
 
 		Args:              cli.UsageArgs(cobra.MinimumNArgs(2)),
-		ValidArgsFunction: a.completeMachine,
+		ValidArgsFunction: a.completeCommand,
 		RunE: func(c *cobra.Command, args []string) error {
 			command := args[2:]
 			if len(command) > 0 && command[0] == "--" {
