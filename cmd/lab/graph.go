@@ -25,7 +25,8 @@ func newGraph(a *app) *cobra.Command {
 		Use:   "graph SCENARIO|NAME",
 		Short: "Draw a scenario: segments, routers, machines, addresses",
 		Long: `Draw a scenario: its segments, routers and machines, and every address that they
-get. Nothing is raised or changed.
+get. Dashed lines lead to where somebody can be moved (lab roam). Nothing is
+raised or changed.
 
 SCENARIO is the name of one that ships with the lab, or the path of a file. NAME
 is what a scenario is raised as, and shows what was planned for it; where both
