@@ -75,25 +75,28 @@ func (h *host) newMayRemove() *cobra.Command {
 		Long: `Exit with 0 when this machine's host owns nothing, else with 1 and the reasons.
 The package asks this before it is removed.`,
 		Args: cli.UsageArgs(cobra.NoArgs),
-		RunE: func(c *cobra.Command, _ []string) error {
-			reasons, err := h.inspection().MayRemove()
-			if err != nil {
-				return readable(err)
-			}
-			if len(reasons) == 0 {
-				return nil
-			}
-			const most = 20
-			for i, line := range reasons {
-				if i == most {
-					fmt.Fprintf(h.Err, "  and %d more\n", len(reasons)-most)
-					break
-				}
-				fmt.Fprintln(h.Err, "  "+line)
-			}
-			return fmt.Errorf("the host owns something on this machine, which would stay and be nobody's: let the plane declare nothing for it first")
-		},
+		RunE: func(*cobra.Command, []string) error { return h.mayRemove() },
 	}
+}
+
+// mayRemove says why the host cannot go yet, as an error.
+func (h *host) mayRemove() error {
+	reasons, err := h.inspection().MayRemove()
+	if err != nil {
+		return readable(err)
+	}
+	if len(reasons) == 0 {
+		return nil
+	}
+	const most = 20
+	for i, line := range reasons {
+		if i == most {
+			fmt.Fprintf(h.Err, "  and %d more\n", len(reasons)-most)
+			break
+		}
+		fmt.Fprintln(h.Err, "  "+line)
+	}
+	return fmt.Errorf("the host owns something on this machine, which would stay and be nobody's: let the plane declare nothing for it first")
 }
 
 // readable says what to do about a record that may not be read.

@@ -569,3 +569,76 @@ func TestAgentOverLoopback(t *testing.T) {
 		t.Errorf("reported: %+v", got)
 	}
 }
+
+// final is the last declaration of node one of home.
+func final(n uint64) declaration.Declaration {
+	d := generation(1, n)
+	d.Format, d.Resources, d.Final = 2, []declaration.Resource{}, true
+	return d
+}
+
+// member tells whether the rig's machine is one of a mesh.
+func (r *rig) member() bool {
+	m, err := agent.ReadMembership(r.identity)
+	if err != nil {
+		r.t.Error(err)
+	}
+	return m != nil
+}
+
+// TestRetire: the last declaration is carried out, reported, and then the
+// membership ends; not before everything is gone.
+func TestRetire(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		defer r.end()
+		r.start()
+		r.plane.declare(generation(1, 1))
+		synctest.Wait()
+		r.hand.set(func(h *hand) { h.status = declaration.StatusFailed })
+		r.plane.declare(final(2))
+		r.pass(time.Minute)
+		if !r.member() {
+			t.Fatal("something is left, and it is no member any more")
+		}
+		r.hand.set(func(h *hand) { h.status = declaration.StatusRemoved })
+		r.pass(2 * time.Minute)
+		if r.member() {
+			t.Fatal("it is a member still")
+		}
+		reports := r.plane.reported()
+		last := reports[len(reports)-1].Outcome
+		if last.Generation != 2 || last.Results[0].Status != declaration.StatusRemoved {
+			t.Errorf("the plane was not told: %+v", last)
+		}
+		r.plane.took()
+		r.pass(time.Hour)
+		r.expect("asked when it is hosted", nil, r.plane.took())
+	})
+}
+
+// TestRetireCutBehindTheReport: the plane has forgotten the node when it comes
+// back; that it is none is enough then, and is not before.
+func TestRetireCutBehindTheReport(t *testing.T) {
+	for _, last := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t)
+			defer r.end()
+			d := generation(1, 2)
+			if last {
+				d = final(2)
+			}
+			signed, digest, err := declaration.Sign(d, r.plane.sign)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.hand.held = &store.Accepted{Source: store.SourcePlane, Mesh: "home", Epoch: 1, Generation: 2, Digest: digest, Final: d.Final, Document: signed}
+			clear(r.plane.nodes)
+			r.start()
+			r.pass(time.Minute)
+			if r.member() == last {
+				t.Errorf("the last one: %v, a member: %v", last, r.member())
+			}
+		})
+	}
+}

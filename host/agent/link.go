@@ -5,7 +5,10 @@ import (
 	"errors"
 	"time"
 
+	"connectrpc.com/connect"
+
 	"mesh/host/declaration"
+	"mesh/host/link"
 	"mesh/host/store"
 )
 
@@ -44,12 +47,22 @@ func (a *Agent) keepLink(ctx context.Context) {
 		case errors.Is(err, errNewIdentity):
 			retry.reset()
 			continue
+		case u.retired() && notANode(err): // the plane knew already, and this machine was cut before it took that in
+			if errors.Is(u.leave(), errNewIdentity) {
+				continue
+			}
 		case lived:
 			retry.reset()
 		}
 		a.board.linkDown(plain(err))
 		u.wait(ctx, retry.next())
 	}
+}
+
+// notANode tells whether the plane says that this machine is none of its nodes.
+func notANode(err error) bool {
+	var refused *connect.Error
+	return errors.As(err, &refused) && refused.Meta().Get(link.ReasonHeader) == string(link.ReasonNotANode)
 }
 
 // errNewIdentity ends a session whose machine was enrolled anew.

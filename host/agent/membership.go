@@ -171,3 +171,14 @@ func ReadMembership(folder Folder) (*Membership, error) {
 	}
 	return f.membership()
 }
+
+// leave forgets who this machine was. What was lost of it by a crash halfway is
+// forgotten the next time.
+func leave(folder Folder) error {
+	lock, err := folder.Lock(identityLock)
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	return folder.Remove(identityName)
+}

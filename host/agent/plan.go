@@ -36,3 +36,28 @@ func (i Inspection) Plan(ctx context.Context, machine resource.Machine, accept *
 	plan, err := apply.Foresee(ctx, machine, view, desired)
 	return follows, plan, err
 }
+
+// Follows is what a machine with this record follows; nil for nothing.
+func Follows(record store.View) (*apply.Desired, error) {
+	if record.Accepted == nil {
+		return nil, nil
+	}
+	desired, err := Desired(*record.Accepted)
+	if err != nil {
+		return nil, fmt.Errorf("read the declaration held: %w", err)
+	}
+	return &desired, nil
+}
+
+// Orphans is apply.Orphans for the record as it is at this moment.
+func (i Inspection) Orphans(ctx context.Context, machine resource.Machine) ([]apply.Orphan, error) {
+	view, _, err := store.Read(i.Store, RecordExpected(i.Identity))
+	if err != nil {
+		return nil, fmt.Errorf("read this machine's record: %w", err)
+	}
+	desired, err := Follows(view)
+	if err != nil {
+		return nil, err
+	}
+	return apply.Orphans(ctx, machine, view, desired)
+}

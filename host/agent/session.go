@@ -165,7 +165,7 @@ func (s *session) open(signed []byte, offer link.Offer) (store.Accepted, error) 
 	}
 	return store.Accepted{
 		Source: store.SourcePlane, Mesh: d.Mesh, Epoch: d.Epoch, Generation: d.Generation,
-		Digest: digest, Time: s.agent.cfg.Now().UTC(), Document: signed,
+		Digest: digest, Time: s.agent.cfg.Now().UTC(), Final: d.Final, Document: signed,
 	}, nil
 }
 
@@ -202,6 +202,26 @@ func (s *session) follow() {
 	s.agent.board.follows()
 }
 
+// leave ends the membership when the last declaration is carried out and the
+// plane knows; the machine is hosted from then on.
+func (u *uplink) leave() error {
+	if !u.retired() {
+		return nil
+	}
+	if err := leave(u.agent.cfg.Identity); err != nil {
+		u.agent.cfg.Log.Error("the membership of this machine is over and cannot be forgotten; it is tried again", "err", err)
+		return nil
+	}
+	u.agent.cfg.Log.Info("this machine was retired and is a member of no mesh", "mesh", u.member.Mesh, "node", u.member.Node)
+	u.reread()
+	return errNewIdentity
+}
+
+// retired tells whether the last declaration of this mesh left nothing undone.
+func (u *uplink) retired() bool {
+	return u.current != nil && u.current.Final && u.outcome != nil && u.outcome.Digest == u.current.Digest && Converged(*u.outcome)
+}
+
 // report tells the plane what the newest pass came to, and what is refused,
 // unless it knows.
 func (s *session) report(ctx context.Context) error {
@@ -230,5 +250,5 @@ func (s *session) report(ctx context.Context) error {
 		return err
 	}
 	s.sent = request
-	return nil
+	return s.leave()
 }

@@ -63,6 +63,12 @@ func (d Declaration) Check() error {
 	if d.Generation == 0 {
 		c.add("generation", "0 is not a generation; they begin at 1")
 	}
+	if d.Final && d.Format == 1 {
+		c.add("final", "format 1 has no such word; wanted \"format\": 2")
+	}
+	if d.Final && len(d.Resources) > 0 {
+		c.add("final", "%d resources are declared beside it; wanted none", len(d.Resources))
+	}
 	c.resources(d.Resources)
 	return c.result("declaration")
 }

@@ -72,6 +72,7 @@ func TestCheckAccepts(t *testing.T) {
 			file("e", "/var/lib/mesh-hostess"), service("f", "mesh-hostess.service"),
 		),
 		"the host's own package": valid(pkg("host/package", "mesh-host")),
+		"the last one":           func() declaration.Declaration { d := second(); d.Final = true; return d }(),
 		"all words of format 2": second(
 			declaration.Resource{ID: "a", File: &declaration.File{Path: "/a", Blob: &declaration.Blob{Digest: strings.Repeat("0a", 32), Bytes: declaration.MaxBlob},
 				Validate: []string{"/usr/sbin/visudo", "-c", declaration.Candidate}, Policy: declaration.PolicyKeepCopy}},
@@ -143,6 +144,8 @@ func TestCheckRefuses(t *testing.T) {
 		{"unit as a path", valid(service("a", "../x.service")), "service.unit"},
 		{"the host's own unit", valid(service("a", "mesh-host.service")), "is the host's own unit"},
 		{"state", with(service("a", "x.service"), func(r *declaration.Resource) { r.Service.State = "started" }), `"started" is not allowed; wanted "running", "stopped" or "masked"`},
+		{"final in format 1", func() declaration.Declaration { d := valid(); d.Final = true; return d }(), "final: format 1 has no such word"},
+		{"final with resources", func() declaration.Declaration { d := second(file("a", "/a")); d.Final = true; return d }(), "final: 1 resources are declared beside it"},
 		{"masked and enabled", second(declaration.Resource{ID: "x", Service: &declaration.Service{Unit: "x.service", State: "masked", Enabled: new(true)}}), "a masked unit cannot be enabled"},
 		{"content twice", second(declaration.Resource{ID: "a", File: &declaration.File{Path: "/x", Content: "x", Blob: &declaration.Blob{Digest: strings.Repeat("0", 64), Bytes: 1}}}), "file.content: there is a blob, too"},
 		{"digest in capitals", second(declaration.Resource{ID: "a", File: &declaration.File{Path: "/x", Blob: &declaration.Blob{Digest: strings.Repeat("A", 64), Bytes: 1}}}), "file.blob.digest"},

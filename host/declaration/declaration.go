@@ -12,7 +12,7 @@ package declaration
 //
 //	1  2026-11-30  directory, file, package, service
 //	2  2026-11-30  file: blob, validate, policy; package: blob, release;
-//	               service: masked, reload_on
+//	               service: masked, reload_on; final
 const Format = 2
 
 // Formats lists the formats this build reads; the profile reports it to the plane.
@@ -82,6 +82,9 @@ type Declaration struct {
 	Epoch      uint64     `json:"epoch"`      // raised by a restore of the plane; 1 or more
 	Generation uint64     `json:"generation"` // rises within an epoch; 1 or more
 	Resources  []Resource `json:"resources"`  // may be empty: then all that is owned goes
+	// Final ends the membership of the node, once all that is owned is gone and the
+	// plane knows. Nothing is declared beside it.
+	Final bool `json:"final,omitzero"`
 }
 
 // Resource is one owned thing. Exactly one of the kind fields is set.

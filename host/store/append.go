@@ -87,7 +87,7 @@ func (v View) MayAccept(a Accepted) error { return mayFollow(v.Accepted, a) }
 // mayFollow refuses a declaration that would take the node back.
 func mayFollow(held *Accepted, a Accepted) error {
 	switch {
-	case held == nil:
+	case held == nil, held.Final:
 		return nil
 	case held.Source == SourcePlane && a.Source == SourceBundle:
 		return fmt.Errorf("accept bundle: %w: this node follows the plane of mesh %s (epoch %d, generation %d)",

@@ -65,7 +65,8 @@ type Accepted struct {
 	Generation uint64    `json:"generation"`
 	Digest     string    `json:"digest"`
 	Time       time.Time `json:"time"`
-	Document   []byte    `json:"document"` // as received: signed bytes, or the bundle
+	Final      bool      `json:"final,omitempty"` // the last one of its mesh; anything may follow it
+	Document   []byte    `json:"document"`        // as received: signed bytes, or the bundle
 }
 
 // Intent says what is about to be done at a place. It is durable before the

@@ -117,6 +117,37 @@ func (s *StateDirectory) rooted(dir Dir, first string) error {
 	return parent.Sync()
 }
 
+// Dissolve takes away the files in it that known names, and then the directory if
+// nothing else is in it; what is stays, and is returned. One that is not there is
+// no error.
+func (s *StateDirectory) Dissolve(known func(name string) bool) (left []string, err error) {
+	dir, err := s.files.disk.OpenDir(s.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	names, err := dir.Names()
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range names {
+		if !known(name) && !strings.HasPrefix(name, TemporaryPrefix) {
+			left = append(left, path.Join(s.path, name))
+			continue
+		}
+		if err := dir.Unlink(name); err != nil {
+			return nil, err
+		}
+	}
+	if err := dir.Sync(); err != nil || len(left) > 0 {
+		return left, err
+	}
+	return nil, s.files.RemoveDirectory(s.path)
+}
+
 // sweep removes every temporary in dir.
 func sweep(dir Dir) error {
 	names, err := dir.Names()
