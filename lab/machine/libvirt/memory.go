@@ -19,6 +19,10 @@ var _ machine.Memory = (*Hypervisor)(nil)
 // was killed stays; the next attempt at the same image replaces it.
 const partSuffix = ".part"
 
+// memoryTime bounds what writes or reads a whole memory: gigabytes, on a machine
+// that has much else to do.
+const memoryTime = 10 * time.Minute
+
 // Platform is machine.Memory's.
 func (h *Hypervisor) Platform(ctx context.Context, a machine.Accelerator) (p machine.Platform, err error) {
 	err = h.call(ctx, "ask what machines are made of", func(c *rpc.Libvirt) error {
@@ -100,6 +104,8 @@ func (h *Hypervisor) writeMemory(ctx context.Context, what, name, memory string,
 	if _, err := os.Lstat(memory); err == nil {
 		return fmt.Errorf("%s: %s exists", what, memory)
 	}
+	ctx, cancel := context.WithTimeout(ctx, memoryTime)
+	defer cancel()
 	part := memory + partSuffix
 	var sealed seal
 	err := h.with(ctx, what, name, func(c *rpc.Libvirt, d rpc.Domain) error {

@@ -42,9 +42,10 @@ func real(t *testing.T) machinetest.Kit {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		left, _ := filepath.Glob(filepath.Join(dir, "*.sock"))
-		if len(left) > 0 {
-			t.Errorf("sockets left: %q", left)
+		for _, pattern := range []string{"*.sock", "*.part", "*.log.memory"} {
+			if left, _ := filepath.Glob(filepath.Join(dir, pattern)); len(left) > 0 {
+				t.Errorf("left: %q", left)
+			}
 		}
 		_ = os.RemoveAll(dir)
 	})

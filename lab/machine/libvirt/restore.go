@@ -23,6 +23,8 @@ const cloneSuffix = ".memory"
 // Restore is machine.Memory's. It restores from a copy of the image, whose
 // document it has made the spec's: libvirt does not restore under another name.
 func (h *Hypervisor) Restore(ctx context.Context, spec machine.Spec, memory string) error {
+	ctx, cancel := context.WithTimeout(ctx, memoryTime)
+	defer cancel()
 	what := "restore machine " + spec.Name
 	chain, err := checkFiles(spec)
 	if err != nil {

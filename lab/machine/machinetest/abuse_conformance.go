@@ -103,7 +103,7 @@ func testDetach(t *testing.T, k Kit) {
 		t.Errorf("attach what is attached: %v", err)
 	}
 	for range 2 {
-		ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 		err := h.Detach(ctx, s.Name)
 		cancel()
 		if err != nil && !errors.Is(err, context.DeadlineExceeded) {
