@@ -7,9 +7,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"mesh/lab/fault"
 	"mesh/lab/guest"
 	"mesh/lab/lifecycle"
 	"mesh/lab/snapshot"
@@ -323,4 +325,59 @@ func TestCaseL8NoPaths(t *testing.T) {
 		}
 	}
 	b.usedLayers(t) // follows every chain
+}
+
+// Faults in force at the cut are in force after a restore, those of later are
+// not; a snapshot leaves those of the scenario as they are.
+func TestFaultsAreTheSnapshots(t *testing.T) {
+	b := newBed(t, t.TempDir())
+	b.raise(t, "a")
+	machine := func(name string) []fault.Target { return []fault.Target{{Kind: fault.Machine, Name: name}} }
+	add := func(f fault.Fault) {
+		t.Helper()
+		_, err := b.AddFault(t.Context(), "a", f)
+		must(t, err)
+	}
+	add(fault.Fault{Kind: fault.Loss, On: machine("two"), Share: 300_000})
+	add(fault.Fault{Kind: fault.DiskSlow, On: machine("one"), Ops: 10})
+	add(fault.Fault{Kind: fault.DiskError, On: machine("two"), How: fault.Writes})
+	add(fault.Fault{Kind: fault.LinkDown, On: machine("one")})
+	conditions := func() string { // names of layers apart
+		r, err := b.Record("a")
+		must(t, err)
+		text := b.Conditions()
+		for _, m := range r.Plan.Machines {
+			text = strings.ReplaceAll(text, lifecycle.LayerID(m.Spec.Disk), "of "+m.Name)
+		}
+		return text
+	}
+	before := conditions()
+	if !strings.Contains(before, "of two") {
+		t.Fatalf("no disk fails:\n%s", before)
+	}
+	listed, err := b.Faults("a")
+	must(t, err)
+	b.take(t, "a", "first")
+	for _, line := range strings.Split(before, "\n") {
+		if !strings.Contains(conditions(), line) {
+			t.Errorf("after the snapshot this is not in force any more:\n%s\nbut\n%s", line, conditions())
+		}
+	}
+	must(t, b.RemoveFaults(t.Context(), "a"))
+	add(fault.Fault{Kind: fault.Delay, On: machine("one"), Delay: fault.Duration(time.Second)})
+
+	b.restore(t, snapshot.RestoreOptions{Scenario: "a", Snapshot: "first"})
+	after, err := b.Faults("a")
+	must(t, err)
+	if diff := cmp.Diff(listed, after); diff != "" {
+		t.Errorf("faults (-at the cut +restored):\n%s", diff)
+	}
+	for _, line := range strings.Split(before, "\n") {
+		if !strings.Contains(conditions(), line) {
+			t.Errorf("after the restore this is not in force:\n%s\nbut\n%s", line, conditions())
+		}
+	}
+	if strings.Contains(conditions(), "delay") {
+		t.Errorf("what came later is in force:\n%s", conditions())
+	}
 }
