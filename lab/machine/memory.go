@@ -73,8 +73,8 @@ type Memory interface {
 	// Restore starts a machine, paused, from a memory image of Save or Snapshot,
 	// which is only read. The spec gives its name, UUID, run, disk, kernel
 	// command line for later boots, console and taps; it must fit the image, see
-	// Spec.Fits.
-	// The guest is told that it is another one now where hardware can (vmgenid).
+	// Spec.Fits. A cable that was pulled is still pulled. The guest is told that it
+	// is another one now where hardware can (vmgenid).
 	// ErrForeign; any other error as Create. Nothing is left of a failed attempt.
 	Restore(ctx context.Context, spec Spec, memory string) error
 	// Plug gives a machine one more NIC while it runs or is paused. Its tap is
@@ -97,7 +97,8 @@ func (t Throttle) Check() error {
 }
 
 // Abuse is what a hypervisor can do to a running machine. All of it is gone
-// when the machine ends. Each is idempotent. Safe for concurrent use.
+// when the machine ends, but for a pulled cable, which goes into a memory image.
+// A machine whose disk is detached cannot be saved. Each is idempotent. Safe for concurrent use.
 type Abuse interface {
 	// Reset presses the reset button: the guest boots anew, nothing flushed. ErrAbsent.
 	Reset(ctx context.Context, name string) error
@@ -106,8 +107,8 @@ type Abuse interface {
 	// Throttle slows a machine's disk; the zero Throttle ends that. ErrAbsent.
 	Throttle(ctx context.Context, name string, t Throttle) error
 	// Detach takes the disk away from a running guest; Attach gives it back. The
-	// guest may answer late or never: ErrAgent's like does not exist for it, so
-	// Detach returns when the hypervisor has let go or ctx ends. ErrAbsent.
+	// guest may let go late or never, so Detach returns when it has or ctx ends;
+	// until Attach it may let go any time. ErrAbsent.
 	Detach(ctx context.Context, name string) error
 	Attach(ctx context.Context, name string) error
 	// Screenshot is what a machine's display shows, in PNG. ErrAbsent; an error
