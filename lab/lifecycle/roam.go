@@ -48,20 +48,28 @@ func (l *Lab) move(ctx context.Context, r *Record, moved underlay.Underlay, who 
 	}
 	roam := func() error { return l.changeWorld(ctx, r.Plan.World, "stands", moved.Away()) }
 	i := slices.IndexFunc(r.Plan.Machines, func(m Machine) bool { return m.Name == who })
+	pulled := false // by a fault, which goes along
 	var err error
 	if i < 0 { // a router
 		err = roam()
 	} else {
-		err = l.replug(ctx, r.Plan.Machines[i], roam)
+		pulled = (&striker{l, r}).pulled("", who, segmentOf(moved, who))
+		err = l.replug(ctx, r.Plan.Machines[i], pulled, roam)
 	}
 	if err != nil {
 		r.Plan.World.Underlay = was
 		return errors.Join(err, writeRecord(r.Plan.Directory, *r))
 	}
-	if i < 0 {
+	if i < 0 || pulled {
 		return nil
 	}
 	return l.settled(ctx, *r, r.Plan.Machines[i])
+}
+
+// segmentOf is where a machine that roams stands.
+func segmentOf(u underlay.Underlay, machine string) string {
+	i := slices.IndexFunc(u.Roamers(), func(r underlay.Roamer) bool { return r.Name == machine })
+	return u.Roamers()[i].At
 }
 
 // changeWorld replaces one member of a world's state, and leaves the rest as it is.
@@ -83,15 +91,11 @@ func (l *Lab) changeWorld(ctx context.Context, c world.Config, member string, va
 	return l.cfg.World.SetState(ctx, c, text)
 }
 
-// replug pulls a machine's cable while it is moved. A machine that is off has
-// none to be pulled.
-func (l *Lab) replug(ctx context.Context, m Machine, roam func() error) error {
-	abuse, ok := l.cfg.Hypervisor.(machine.Abuse)
-	if !ok {
-		return errors.New("this hypervisor cannot pull cables")
-	}
+// replug pulls a machine's cable while it is moved, and leaves it so if it is to
+// be. A machine that is off has none to be pulled.
+func (l *Lab) replug(ctx context.Context, m Machine, pulled bool, roam func() error) error {
 	mac := m.Spec.NICs[0].MAC // who roams has one
-	err := abuse.Link(ctx, m.Spec.Name, mac, false)
+	err := l.cfg.Abuse.Link(ctx, m.Spec.Name, mac, false)
 	if errors.Is(err, machine.ErrAbsent) {
 		return roam()
 	}
@@ -99,9 +103,11 @@ func (l *Lab) replug(ctx context.Context, m Machine, roam func() error) error {
 		return err
 	}
 	err = roam()
+	if pulled {
+		return err
+	}
 	// Back into a socket in any case, also if whoever asked has gone.
-	plugged := abuse.Link(context.WithoutCancel(ctx), m.Spec.Name, mac, true)
-	return errors.Join(err, plugged)
+	return errors.Join(err, l.cfg.Abuse.Link(context.WithoutCancel(ctx), m.Spec.Name, mac, true))
 }
 
 // settled waits until a machine that runs has the addresses of where it stands.

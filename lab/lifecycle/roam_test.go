@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"mesh/lab/fault"
 	"mesh/lab/lifecycle"
 	"mesh/lab/underlay"
 )
@@ -134,5 +135,21 @@ func TestRoamRefused(t *testing.T) {
 	}
 	if diff := cmp.Diff(before, b.recordText(t, "a")); diff != "" {
 		t.Errorf("the record (-before +after):\n%s", diff)
+	}
+}
+
+// TestRoamWithoutCable: a cable that a fault has pulled stays so wherever its
+// machine is taken, unless the fault is of the segment that it leaves.
+func TestRoamWithoutCable(t *testing.T) {
+	for segment, pulled := range map[string]bool{"": true, "public": false} {
+		b := roaming(t)
+		_, err := b.AddFault(t.Context(), "a", fault.Fault{
+			Name: "cut", Kind: fault.LinkDown, On: []fault.Target{{Kind: fault.Machine, Name: "one", Segment: segment}},
+		})
+		must(t, err)
+		must(t, b.Roam(t.Context(), "a", "one", "cafe"))
+		if got := !strings.Contains(b.Conditions(), "mesh-a.one: running, detached false, pulled []"); got != pulled {
+			t.Errorf("with a fault in segment %q the cable is pulled: %v, want %v\n%s", segment, got, pulled, b.Conditions())
+		}
 	}
 }
