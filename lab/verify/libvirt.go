@@ -82,7 +82,7 @@ func (v *virt) starts(ctx context.Context) (string, error) {
 		return "", errors.New("no guest runs, see accelerator")
 	}
 	return inTemp(func(dir string) (_ string, err error) {
-		spec, err := v.tiny(ctx, dir)
+		spec, err := v.sector(ctx, dir, bootsector.Halt())
 		if err != nil {
 			return "", err
 		}
@@ -103,10 +103,10 @@ func (v *virt) starts(ctx context.Context) (string, error) {
 	})
 }
 
-// tiny is a machine that only halts.
-func (v *virt) tiny(ctx context.Context, dir string) (machine.Spec, error) {
+// sector is a machine that boots one sector.
+func (v *virt) sector(ctx context.Context, dir string, boot []byte) (machine.Spec, error) {
 	raw, disk := filepath.Join(dir, "disk"), filepath.Join(dir, "disk.qcow2")
-	if err := os.WriteFile(raw, bootsector.Halt(), 0o644); err != nil {
+	if err := os.WriteFile(raw, boot, 0o644); err != nil {
 		return machine.Spec{}, err
 	}
 	if _, err := run(ctx, "qemu-img", "convert", "-f", "raw", "-O", "qcow2", raw, disk); err != nil {

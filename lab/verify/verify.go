@@ -60,6 +60,7 @@ func Run(ctx context.Context, cfg Config, report func(Result)) ([]Result, error)
 	v := newLibvirt(cfg)
 	checks := []check{root(cfg), memory, storeSpace(cfg), diskImages, fileSystems, bootstrap}
 	checks = append(checks, v.checks()...)
+	checks = append(checks, v.memoryChecks()...)
 	checks = append(checks, tap, bridge, nat, netem, powerCut)
 	var results []Result
 	for _, c := range checks {
