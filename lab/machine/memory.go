@@ -98,7 +98,8 @@ func (t Throttle) Check() error {
 
 // Abuse is what a hypervisor can do to a running machine. All of it is gone
 // when the machine ends, but for a pulled cable, which goes into a memory image.
-// A machine whose disk is detached cannot be saved. Each is idempotent. Safe for concurrent use.
+// A machine whose disk is detached cannot be saved. Each is idempotent. Safe for
+// concurrent use.
 type Abuse interface {
 	// Reset presses the reset button: the guest boots anew, nothing flushed. ErrAbsent.
 	Reset(ctx context.Context, name string) error

@@ -58,8 +58,6 @@ func (h hypervisor) Snapshot(ctx context.Context, name, memory, disk string) err
 		switch {
 		case d.State != machine.Paused:
 			return fmt.Errorf("it is %s; pause it first", d.State)
-		case d.Detached:
-			return errors.New("its disk is detached")
 		case layer == nil:
 			return fmt.Errorf("%s is no disk", disk)
 		case filepath.Join(filepath.Dir(disk), string(layer[baseKey])) != d.Spec.Disk:
@@ -83,7 +81,12 @@ func (h hypervisor) write(d domain, memory string) error {
 	if !d.Booted {
 		return errors.New("its guest has never run, so there is nothing to save")
 	}
-	return machinetest.Image{Platform: h.platform(d.Spec.Accelerator), Machine: d.Spec, Held: d.Held}.Write(memory)
+	if d.Detached {
+		return errors.New("its disk is detached; attach it first")
+	}
+	return machinetest.Image{
+		Platform: h.platform(d.Spec.Accelerator), Machine: d.Spec, Held: d.Held, Pulled: d.Pulled,
+	}.Write(memory)
 }
 
 func (h hypervisor) Restore(ctx context.Context, s machine.Spec, memory string) error {
@@ -102,7 +105,7 @@ func (h hypervisor) Restore(ctx context.Context, s machine.Spec, memory string) 
 		if err := h.get("domain", s.Name, &d); err != nil {
 			return err
 		}
-		d.Booted = true
+		d.Booted, d.Pulled = true, i.Pulled
 		return h.put("domain", s.Name, d)
 	})
 }
@@ -148,7 +151,7 @@ func (h hypervisor) Link(ctx context.Context, name, mac string, up bool) error {
 func (h hypervisor) Throttle(ctx context.Context, name string, t machine.Throttle) error {
 	return h.on(ctx, "throttle", name, func(d *domain) error {
 		d.Throttle = t
-		return t.Check()
+		return t.Check() // an error keeps what was
 	})
 }
 
