@@ -4,7 +4,11 @@ import (
 	"encoding/json"
 	"errors"
 	"net/netip"
+	"os"
+	"os/exec"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -16,9 +20,9 @@ import (
 
 // roaming raises the small scenario with machine one roaming to a café, and the
 // router gate to another provider.
-func roaming(t *testing.T) *bed {
+func roaming(t *testing.T, dir string) *bed {
 	t.Helper()
-	b := newBed(t, t.TempDir())
+	b := newBed(t, dir)
 	u := smallUnderlay("61000000")
 	nic := &u.Machines[0].NICs[0]
 	nic.Stands = []underlay.Stand{
@@ -38,6 +42,9 @@ func roaming(t *testing.T) *bed {
 	return b
 }
 
+// begun is where all stand at first.
+const begun = "gate in public, one in public, public 203.0.113.10/24 2001:db8::10/64"
+
 // stands tells who stands where, by status and by the machine's addresses.
 func (b *bed) stands(t *testing.T) string {
 	t.Helper()
@@ -54,9 +61,8 @@ func (b *bed) stands(t *testing.T) string {
 // TestRoam: whoever is moved stands there, has what waits for it there, also
 // after its power was cut, and its cable is in; home again all is as it was.
 func TestRoam(t *testing.T) {
-	b := roaming(t)
+	b := roaming(t, t.TempDir())
 	home, before := b.Conditions(), b.recordText(t, "a")
-	const begun = "gate in public, one in public, public 203.0.113.10/24 2001:db8::10/64"
 	if got := b.stands(t); got != begun {
 		t.Fatalf("at first: %s", got)
 	}
@@ -104,7 +110,7 @@ func planOf(t *testing.T, record string) string {
 // TestRoamRefused: who does not roam, or not there, is refused and told; where
 // the world cannot follow, all is as it was, and every cable in.
 func TestRoamRefused(t *testing.T) {
-	b := roaming(t)
+	b := roaming(t, t.TempDir())
 	home, before := b.Conditions(), b.recordText(t, "a")
 	for _, c := range [][3]string{
 		{"two", "public", `"two" does not roam: of this scenario only gate, one can be moved`},
@@ -142,7 +148,7 @@ func TestRoamRefused(t *testing.T) {
 // machine is taken, unless the fault is of the segment that it leaves.
 func TestRoamWithoutCable(t *testing.T) {
 	for segment, pulled := range map[string]bool{"": true, "public": false} {
-		b := roaming(t)
+		b := roaming(t, t.TempDir())
 		_, err := b.AddFault(t.Context(), "a", fault.Fault{
 			Name: "cut", Kind: fault.LinkDown, On: []fault.Target{{Kind: fault.Machine, Name: "one", Segment: segment}},
 		})
@@ -150,6 +156,55 @@ func TestRoamWithoutCable(t *testing.T) {
 		must(t, b.Roam(t.Context(), "a", "one", "cafe"))
 		if got := !strings.Contains(b.Conditions(), "mesh-a.one: running, detached false, pulled []"); got != pulled {
 			t.Errorf("with a fault in segment %q the cable is pulled: %v, want %v\n%s", segment, got, pulled, b.Conditions())
+		}
+	}
+}
+
+// TestRoamChild is no test: it is the process that TestRoamKilled kills.
+func TestRoamChild(t *testing.T) {
+	dir := os.Getenv(childRoams)
+	if dir == "" {
+		t.Skip("only run by TestRoamKilled, in a process of its own")
+	}
+	at, err := strconv.Atoi(os.Getenv(childKill))
+	must(t, err)
+	b := newBed(t, dir)
+	points := 0
+	b.Hook = func(string, bool) error {
+		if points++; points == at {
+			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+			select {}
+		}
+		return nil
+	}
+	must(t, b.Roam(t.Context(), "a", "one", "cafe"))
+}
+
+// childRoams tells the test binary, which is also the process that is killed, in
+// which directory to move machine one.
+const childRoams = "LIFECYCLE_TEST_ROAMS"
+
+// TestRoamKilled: a move that was killed at any point is finished by the same
+// again, or undone by moving back.
+func TestRoamKilled(t *testing.T) {
+	for at := 1; ; at++ {
+		dir := t.TempDir()
+		b := roaming(t, dir)
+		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestRoamChild$", "-test.count=1")
+		cmd.Env = append(os.Environ(), childRoams+"="+dir, childKill+"="+strconv.Itoa(at))
+		if cmd.Run() == nil { // it got by every point
+			if at < 6 {
+				t.Fatalf("only %d points to be killed at", at-1)
+			}
+			return
+		}
+		to, want := "cafe", "gate in public, one in cafe, cafe 10.1.0.10/24"
+		if at%2 == 0 {
+			to, want = "public", begun
+		}
+		must(t, b.Roam(t.Context(), "a", "one", to))
+		if got := b.stands(t); got != want || !strings.Contains(b.Conditions(), "mesh-a.one: running, detached false, pulled []") {
+			t.Errorf("killed at point %d, then moved to %s: %s\n%s", at, to, got, b.Conditions())
 		}
 	}
 }
