@@ -92,6 +92,7 @@ type rig struct {
 	runtime  *memory
 	changed  chan struct{}
 	contents *contents
+	clock    time.Duration // how far the machine's clock is off
 	replaced atomic.Bool
 	cancel   context.CancelFunc
 	ended    chan error
@@ -130,6 +131,7 @@ func (r *rig) start() {
 		Process: agent.Process{PID: 7, Start: 1}, Changed: r.changed, Dial: r.wire.dial, Contents: r.contents,
 		Replaced: func() bool { return r.replaced.Load() },
 		Jitter:   func() float64 { return 0.5 },
+		Now:      func() time.Time { return time.Now().Add(r.clock) },
 	})
 	go func() { r.ended <- a.Run(ctx) }()
 	synctest.Wait()
@@ -615,6 +617,52 @@ func TestRetire(t *testing.T) {
 		r.pass(time.Hour)
 		r.expect("asked when it is hosted", nil, r.plane.took())
 	})
+}
+
+// TestAwayWithAWrongClock: away from its plane a node goes on alone; it was rebooted
+// meanwhile and its clock says 1970. It is back at once, takes what was declared
+// meanwhile, and says so. Three hours stand for three weeks: the delays are at their
+// longest after a minute.
+func TestAwayWithAWrongClock(t *testing.T) {
+	for name, clock := range map[string]time.Duration{"1970": -30 * 365 * 24 * time.Hour, "a day ahead": 24 * time.Hour, "fifty years ahead": 50 * 365 * 24 * time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t)
+				r.start()
+				r.plane.declare(generation(1, 1))
+				synctest.Wait()
+				r.stop()
+				r.pass(time.Hour)
+				r.cancel()
+				if err := <-r.ended; err != nil {
+					t.Fatal(err)
+				}
+				r.clock = clock
+				r.hand.did()
+				r.start()
+				r.pass(3 * time.Hour)
+				if n := len(r.hand.did()); n < 3*60-1 {
+					t.Errorf("%d passes alone", n)
+				}
+				r.startPlane()
+				defer r.end()
+				r.plane.declare(generation(1, 7))
+				r.plane.took()
+				r.pass(15 * time.Second)
+				r.expect("done", []string{"accept 1/7"}, []string{last(r.hand.did())})
+				r.expect("asked", []string{"watch one holds 1/1", "fetch by one", "report by one on 1/1", "report by one on 1/7"}, r.plane.took())
+			})
+		})
+	}
+}
+
+// last is what was done last, without its time.
+func last(did []string) string {
+	if len(did) == 0 {
+		return ""
+	}
+	_, what, _ := strings.Cut(did[len(did)-1], " ")
+	return what
 }
 
 // TestRetireCutBehindTheReport: the plane has forgotten the node when it comes

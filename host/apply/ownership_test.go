@@ -174,3 +174,35 @@ func TestCaseH5InTheWayOfARemoval(t *testing.T) {
 		}
 	}
 }
+
+// TestCaseH1AdoptAfterTheStoreIsLost: the declaration is applied again and changes
+// nothing, what is unowned is listed, and adopting takes back what still matches.
+func TestCaseH1AdoptAfterTheStoreIsLost(t *testing.T) {
+	m := systemtest.New()
+	d := applytest.Desired(1, applytest.Directory("dir", "/etc/dir", ""), applytest.File("a", "/etc/dir/a", "1"), applytest.File("b", "/etc/b", "1"))
+	came(t, m, d)
+	damage(m, "journal", "")
+	damage(m, "snapshot", "")
+	world := applytest.World(m)
+	if got := summary(pass(t, m, d)); got != "" {
+		t.Errorf("it did something: %s", got)
+	}
+	if applytest.World(m) != world {
+		t.Error("the machine changed")
+	}
+	if got := orphans(t, m, &d); len(got) != 3 {
+		t.Errorf("unowned: %q", got)
+	}
+	with(t, m, func(a *apply.Applier, s *store.Store) {
+		if err := s.Append(store.Acknowledged{}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := a.Adopt(t.Context(), &d, []string{"/etc/dir", "/etc/dir/a", "/etc/b"}); err != nil {
+			t.Fatal(err)
+		}
+	})
+	want := "removed b: it is not declared any more\nremoved a: it is not declared any more\nremoved dir: it is not declared any more\n"
+	if got := summary(pass(t, m, applytest.Desired(2))); got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}

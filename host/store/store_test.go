@@ -513,3 +513,21 @@ func noError(t *rapid.T, err error) {
 		t.Fatal(err)
 	}
 }
+
+// TestAnythingFollowsTheLast: once a node is retired its record takes a bundle, or
+// the declarations of any mesh again, from whatever number on.
+func TestAnythingFollowsTheLast(t *testing.T) {
+	last := store.Accepted{Source: store.SourcePlane, Mesh: "home", Epoch: 3, Generation: 9, Digest: "last"}
+	for _, next := range []store.Accepted{
+		{Source: store.SourceBundle, Digest: "bundle"},
+		{Source: store.SourcePlane, Mesh: "home", Epoch: 1, Generation: 1, Digest: "again"},
+	} {
+		for _, final := range []bool{true, false} {
+			last.Final = final
+			v := store.View{Accepted: &last}
+			if err := v.MayAccept(next); (err == nil) != final {
+				t.Errorf("final %v, %s: %v", final, next.Digest, err)
+			}
+		}
+	}
+}
