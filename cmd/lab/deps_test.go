@@ -20,7 +20,7 @@ func TestDependencies(t *testing.T) {
 			Because: "streams and exit codes belong to the programs",
 		},
 		{
-			Of:      []string{"mesh/lab/scenario", "mesh/lab/underlay", "mesh/lab/machine", "mesh/lab/graph", "mesh/lab/watch"},
+			Of:      []string{"mesh/lab/install", "mesh/lab/scenario", "mesh/lab/underlay", "mesh/lab/machine", "mesh/lab/graph", "mesh/lab/watch"},
 			Never:   []string{"os", "os/exec", "net/http", "database/sql", "github.com/vishvananda/...", "github.com/digitalocean/..."},
 			Because: "what is raised, and what is drawn of it, is computed from values alone",
 		},
@@ -29,6 +29,12 @@ func TestDependencies(t *testing.T) {
 			Except:  []string{"mesh/lab/machine/libvirt", "mesh/lab/verify"},
 			Never:   []string{"github.com/digitalocean/go-libvirt/...", "libvirt.org/go/libvirtxml"},
 			Because: "lab/machine is the port; libvirt stands behind it",
+		},
+		{
+			Of:      []string{"mesh/lab/...", "mesh/cmd/lab"},
+			Except:  []string{"mesh/lab/volatile"},
+			Never:   []string{"github.com/hanwen/go-fuse/..."},
+			Because: "lab/volatile alone serves files to the kernel",
 		},
 		{
 			Of:      []string{"mesh/lab/...", "mesh/cmd/lab"},

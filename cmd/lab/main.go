@@ -39,7 +39,7 @@ networks, and destroying it leaves nothing behind.`,
 	}
 	a.flags(root)
 	root.AddCommand(
-		newVerify(a),
+		newVerify(a), newInstall(a),
 		newRaise(a), newList(a), newStatus(a), newExec(a), newCopy(a), newConsole(a), newLogs(a),
 		newSSH(a), newSSHConfig(a), newForward(a), newCollect(a), newWatch(a), newScreenshot(a),
 		newPower(a), newFault(a), newTimeline(a), newRoam(a), newDestroy(a), newReap(a),
