@@ -46,7 +46,7 @@ while (1) { print {$s} "$ARGV[1] ", ++$n, "\n" or show('/run/gap-talker', $!); $
 // background runs a Perl program on a machine and leaves it running.
 func background(ctx context.Context, m *bench.Machine, program string, args ...string) {
 	GinkgoHelper()
-	r := m.Input(ctx, shown+program, "cat >/run/p.$$ && setsid perl /run/p.$$ "+strings.Join(args, " ")+" >/dev/null 2>&1 </dev/null &")
+	r := m.Input(ctx, shown+program, "cat >/run/p.$$; setsid perl /run/p.$$ "+strings.Join(args, " ")+" >/dev/null 2>&1 </dev/null &")
 	Expect(r.Err()).To(Succeed())
 }
 

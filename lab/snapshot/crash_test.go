@@ -257,3 +257,17 @@ func TestSweep(t *testing.T) {
 	}
 	b.wantAsBefore(t, "take", 0)
 }
+
+// Others collect layers at any moment, and take none that is about to be used.
+func TestCollectMeanwhile(t *testing.T) {
+	for walk, do := range walks {
+		t.Run(walk, func(t *testing.T) {
+			t.Parallel()
+			b := begin(t, t.TempDir())
+			b.Hook = func(string, bool) error { return b.Collect() }
+			must(t, do(t.Context(), b))
+			b.Hook = nil
+			b.wantAsBefore(t, walk, 0)
+		})
+	}
+}
