@@ -84,6 +84,8 @@ func (r *raise) stand(ctx context.Context, name string, again bool) error {
 		if err := r.disk(ctx, name); err != nil {
 			return err
 		}
+	} else if r.plan.Start == StartWarm && !r.plan.startsWarm(m) {
+		r.cfg.Progress.Note("no warm start of machine %s, so it boots: warm images have no display", name)
 	}
 	return r.create(ctx, m, r.accelerator())
 }

@@ -167,6 +167,21 @@ func TestColdOnRequest(t *testing.T) {
 	}
 }
 
+// A machine with a display boots, and that is said.
+func TestColdWithADisplay(t *testing.T) {
+	b := newBed(t, t.TempDir())
+	s := small()
+	s.Machines[0].Display = true
+	o := options("a")
+	o.Directory, o.Layers, o.Runtime = b.Directory("a"), b.Layers(), b.RuntimeOf("0badcafe")
+	p, err := lifecycle.NewPlan(s, smallUnderlay("0badcafe"), o)
+	must(t, err)
+	r, err := b.Raise(t.Context(), p, lifecycle.RaiseOptions{Files: files})
+	if err != nil || starts(r) != "cold warm" || !strings.Contains(b.Narration.String(), "no warm start of machine one, so it boots: warm images have no display") {
+		t.Errorf("%v, %s:\n%s", err, starts(r), b.Narration)
+	}
+}
+
 // After QEMU has changed, another image is made; the old one is not tried.
 func TestAnotherPlatformAnotherImage(t *testing.T) {
 	b := newBed(t, t.TempDir())
