@@ -69,7 +69,7 @@ func (a *app) warm(ctx context.Context, name string, size lifecycle.Size, asJSON
 
 // warmRow is a warm image in the answer of `lab image list`.
 type warmRow struct {
-	State string `json:"state"` // warm, or outdated (of an image that is no recipe's any more)
+	State string `json:"state"` // warm, or outdated: of an earlier image or ready point, so that no raise uses it
 	images.Warm
 }
 
@@ -84,7 +84,8 @@ func warmRows(lab *lifecycle.Lab, built []imageRow) ([]warmRow, error) {
 	rows := []warmRow{}
 	for _, w := range all {
 		row := warmRow{State: "outdated", Warm: w}
-		if slices.ContainsFunc(built, func(i imageRow) bool { return i.State == "built" && i.Image.Content == w.Of.Content }) {
+		of := func(i imageRow) bool { return i.State == "built" && i.Image.Content == w.Of.Content }
+		if w.Of.ReadyPoint == lifecycle.ReadyPoint && slices.ContainsFunc(built, of) {
 			row.State = "warm"
 		}
 		rows = append(rows, row)

@@ -17,13 +17,13 @@ import (
 	"mesh/lab/machine"
 )
 
-// readyPoint is the version of readyScript, and so of what every warm image has
+// ReadyPoint is the version of readyScript, and so of what every warm image has
 // come to. History:
 //
 //	1  first
 //	2  waits until the machine is idle
 //	3  holds the programs that settle a clone
-const readyPoint = 3
+const ReadyPoint = 3
 
 // readyScript waits until a machine has booted and nothing is on its way, with
 // its processors idle for most of a second; makes it hold what its clones need
@@ -91,7 +91,7 @@ func (l *Lab) warm(ctx context.Context, image images.Image, size Size, a machine
 	}
 	of := images.WarmOf{
 		Image: image.Name, Content: image.Content, Cmdline: image.Cmdline, Platform: platform,
-		MemoryBytes: size.MemoryBytes, CPUs: size.CPUs, ReadyPoint: readyPoint,
+		MemoryBytes: size.MemoryBytes, CPUs: size.CPUs, ReadyPoint: ReadyPoint,
 	}
 	if w, err := l.warmStore().Get(of.Digest()); !errors.Is(err, images.ErrNotBuilt) {
 		return w, err
