@@ -200,7 +200,7 @@ func (r *raise) sideBySide(s Step) int {
 	switch {
 	case r.record.Accelerator == machine.KVM:
 		return 0
-	case s.Kind == StepWarm, s.Kind == StepBoot && r.record.Machines[s.Machine].Warm == "":
+	case s.Kind == StepBoot && r.record.Machines[s.Machine].Warm == "":
 		return cores
 	case s.Kind == StepBoot:
 		return 2 * cores
