@@ -61,12 +61,13 @@ var _ = Describe("Power", Label("power"), func() {
 
 	It("keeps what a guest flushed and loses what it did not", func(ctx SpecContext) {
 		one := mesh.Machine("one")
-		Expect(one.Sh(ctx, `cd /root && echo whole >flushed && sync flushed . && echo gone >unflushed`).Err()).To(Succeed())
 		Expect(one.Sh(ctx, counting).Err()).To(Succeed())
 		Eventually(func(g Gomega) {
 			g.Expect(last(g, one.Console(ctx).Stdout)).To(BeNumerically(">", 20))
 		}).WithContext(ctx).WithTimeout(time.Minute).Should(Succeed())
 
+		// Just before the cut: a guest writes everything back by itself after a while.
+		Expect(one.Sh(ctx, `cd /root && echo whole >flushed && sync flushed . && echo gone >unflushed`).Err()).To(Succeed())
 		Expect(one.Cut(ctx).Err()).To(Succeed())
 		console := one.Console(ctx)
 		Expect(console.Err()).To(Succeed())
