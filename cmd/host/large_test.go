@@ -43,8 +43,8 @@ func TestBadInputLarge(t *testing.T) {
 		file, want string
 		bytes      int64
 	}{
-		"a gigabyte":        {gigabyte, "bundle refused: it has 33554433 bytes, at most 33554432 are read", 256 << 20},
-		"100,000 resources": {resources, "resources: more than 50000 entries", 256 << 20},
+		"a gigabyte":        {gigabyte, "bundle refused: it has 33554433 bytes, at most 33554432 are read", 640 << 20},
+		"100,000 resources": {resources, "resources: more than 50000 entries", 640 << 20},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cmd := exec.CommandContext(t.Context(), program, "--state", filepath.Join(dir, "state"), "--runtime", filepath.Join(dir, "run"), "reconcile", tc.file)

@@ -69,7 +69,10 @@ func (h *Hand) Pass(ctx context.Context, accept *store.Accepted) (held *store.Ac
 		return held, declaration.Outcome{}, err
 	}
 	outcome, err = h.apply(ctx, record, desired)
-	return held, outcome, errors.Join(err, h.prune(record.View(), desired))
+	if err == nil { // else more may have been recorded than is known now
+		err = h.prune(record.View(), desired)
+	}
+	return held, outcome, err
 }
 
 // prune keeps of the contents what is declared, and the copies that are recorded.

@@ -61,20 +61,24 @@ func (c *Contents) ReadContent(digest string) ([]byte, error) {
 // KeepContent keeps data durably and returns its digest.
 func (c *Contents) KeepContent(data []byte) (string, error) {
 	digest := sha256Hex(data)
-	if c.HasContent(digest) {
-		return digest, nil
+	if c.HasContent(digest) { // since a moment ago, it may be, and not yet to last
+		return digest, errors.Join(c.files.Settle(c.path), c.files.Settle(c.ContentPath(digest)))
 	}
 	return digest, c.keep(digest, data)
 }
 
 func (c *Contents) keep(name string, data []byte) error {
-	if found, err := c.files.Look(c.path); err != nil || found.Type == "" {
-		if err != nil {
-			return err
-		}
-		if err := c.files.MakeDirectory(c.path, Access{Mode: 0o700}); err != nil {
-			return err
-		}
+	found, err := c.files.Look(c.path)
+	switch {
+	case err != nil:
+		return err
+	case found.Type == "":
+		err = c.files.MakeDirectory(c.path, Access{Mode: 0o700})
+	default: // its name may be there since a moment ago and not last
+		err = c.files.Settle(c.path)
+	}
+	if err != nil {
+		return err
 	}
 	w := Write{Path: path.Join(c.path, name), Content: data, Access: Access{Mode: 0o600}}
 	return c.files.Replace([]Write{w})[0]

@@ -155,10 +155,15 @@ func sweep(dir Dir) error {
 		return err
 	}
 	for _, name := range names {
-		if strings.HasPrefix(name, TemporaryPrefix) {
-			if err := dir.Unlink(name); err != nil {
-				return err
-			}
+		if !strings.HasPrefix(name, TemporaryPrefix) {
+			continue
+		}
+		err := dir.Unlink(name)
+		if errors.Is(err, unix.EISDIR) {
+			err = dir.Rmdir(name)
+		}
+		if err != nil {
+			return err
 		}
 	}
 	return nil

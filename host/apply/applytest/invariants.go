@@ -26,6 +26,7 @@ import (
 //   - after one pass the machine is as if nothing had happened, and the next
 //     pass changes nothing;
 //   - nothing that is not owned changed;
+//   - every copy that is recorded is there;
 //   - no running service has read less than the last change of what it reads,
 //     and none is restarted more than once for it and once for each crash;
 //   - the accepted generation never falls;
@@ -99,6 +100,11 @@ func (c *Checker) Cut(m *systemtest.Machine, i int) error {
 	}
 	if len(view.Losses) > 0 {
 		return fmt.Errorf("the store lost something: %+v", view.Losses)
+	}
+	for _, c := range view.Copies {
+		if _, err := m.ReadContent(c.Digest); err != nil {
+			return fmt.Errorf("a copy of %s is recorded and is not there: %w", c.Key, err)
+		}
 	}
 	return onDisk(m, view)
 }

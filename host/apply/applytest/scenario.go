@@ -8,6 +8,7 @@ package applytest
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"mesh/host/apply"
@@ -83,11 +84,11 @@ func demoFirst() []declaration.Resource {
 		File("demo/f", "/etc/demo/f.conf", "f1\n"),
 		File("demo/d", "/srv/d", "d1\n"),
 		File("demo/same", "/etc/same.conf", "same\n"),
-		File("demo/other", "/etc/other.conf", "ours\n"),
+		keeping(File("demo/other", "/etc/other.conf", "ours\n")),
 		{ID: "demo/package", Package: &declaration.Package{Name: "demo"}},
 		{ID: "demo/conf", File: &declaration.File{Path: "/etc/demo.conf", Content: "conf1\n", Owner: "demo", Mode: "0640"}},
 		Service("demo/service", "demo.service", "demo/a", "demo/conf"),
-		Service("demo/web", "web.service", "demo/other", "demo/b", "demo/f"),
+		{ID: "demo/web", Service: &declaration.Service{Unit: "web.service", RestartOn: []string{"demo/other"}, ReloadOn: []string{"demo/b", "demo/f"}}},
 	}
 }
 
@@ -99,12 +100,18 @@ func demoSecond() []declaration.Resource {
 		File("demo/b-renamed", "/etc/demo/b.conf", "b1\n"),
 		File("demo/d", "/srv/d", "d2\n"),
 		File("demo/e", "/srv/e", "e1\n"),
-		File("demo/other", "/etc/other.conf", "ours too\n"),
+		keeping(File("demo/other", "/etc/other.conf", "ours too\n")),
 		{ID: "demo/package", Package: &declaration.Package{Name: "demo"}},
 		{ID: "demo/conf", File: &declaration.File{Path: "/etc/demo.conf", Content: "conf1\n", Owner: "demo", Mode: "0600"}},
 		Service("demo/service", "demo.service", "demo/a", "demo/conf"),
-		Service("demo/web", "web.service", "demo/other"),
+		{ID: "demo/web", Service: &declaration.Service{Unit: "web.service", ReloadOn: []string{"demo/other"}}},
 	}
+}
+
+// keeping is r with a copy kept of what somebody else wrote there.
+func keeping(r declaration.Resource) declaration.Resource {
+	r.File.Policy = declaration.PolicyKeepCopy
+	return r
 }
 
 // Directory, File and Service make resources in one line each.
@@ -145,7 +152,14 @@ func Pass(ctx context.Context, m *systemtest.Machine, d apply.Desired) (declarat
 			return declaration.Outcome{}, err
 		}
 	}
-	return Applier(m, s).Reconcile(ctx, d)
+	out, err := Applier(m, s).Reconcile(ctx, d)
+	if err != nil {
+		return out, err
+	}
+	copies := s.View().Copies
+	return out, m.PruneContents(func(digest string) bool {
+		return slices.ContainsFunc(copies, func(c store.Copied) bool { return c.Digest == digest })
+	})
 }
 
 // Applier applies to m with the store s.
