@@ -3,7 +3,7 @@
 // list and no device file.
 //
 // It changes nothing that stays: links and namespaces it makes end with it even
-// if it is killed, and a libvirt daemon that it starts is ended again. Only
+// if it is killed (a mount in the temporary directory does not), and a libvirt daemon that it starts is ended again. Only
 // cmd/lab imports it.
 package verify
 
