@@ -3,8 +3,8 @@
 // list and no device file.
 //
 // It changes nothing that stays: links and namespaces it makes end with it even
-// if it is killed (a mount in the temporary directory does not), and a libvirt daemon that it starts is ended again. Only
-// cmd/lab imports it.
+// if it is killed (a mount in the temporary directory does not), and a libvirt
+// daemon that it starts is ended again. Only cmd/lab imports it.
 package verify
 
 import (
@@ -61,7 +61,7 @@ func Run(ctx context.Context, cfg Config, report func(Result)) ([]Result, error)
 	checks := []check{root(cfg), memory, storeSpace(cfg), diskImages, fileSystems, bootstrap}
 	checks = append(checks, v.checks()...)
 	checks = append(checks, v.memoryChecks()...)
-	checks = append(checks, tap, bridge, nat, netem, powerCut)
+	checks = append(checks, tap, bridge, nat, impairments, powerCut)
 	var results []Result
 	for _, c := range checks {
 		r := c.run(ctx)
