@@ -128,7 +128,8 @@ var _ = Describe("Snapshots", Label("snapshot"), func() {
 		By("going on for a while")
 		Eventually(ctx, func() int { return number(ctx, one, "/run/count") }).
 			WithTimeout(time.Minute).Should(BeNumerically(">", then+100))
-		Expect(one.Sh(ctx, "echo later >/root/later; sync").Err()).To(Succeed())
+		Expect(one.Sh(ctx, "echo later >/root/later; sync; cut -d. -f1 /proc/uptime >/run/up").Err()).To(Succeed())
+		up := number(ctx, one, "/run/up")
 
 		By("going back: memory and disk are as they were, and count on")
 		var restored struct {
@@ -139,6 +140,8 @@ var _ = Describe("Snapshots", Label("snapshot"), func() {
 		Expect(restored.Machines).To(Equal(machines))
 		Expect(restored.NewRoots).To(BeFalse(), "the world lived")
 		Expect(behind(ctx, one)).To(BeNumerically("<", 100*time.Millisecond))
+		Expect(one.Sh(ctx, "cut -d. -f1 /proc/uptime >/run/up").Err()).To(Succeed())
+		Expect(number(ctx, one, "/run/up")).To(BeNumerically("<=", up), "time that only counts up goes on from the snapshot")
 		back := number(ctx, one, "/run/count")
 		Expect(back).To(BeNumerically("<", then+100))
 		Expect(one.Sh(ctx, "test ! -e /root/later").Err()).To(Succeed())
