@@ -14,7 +14,7 @@ func TestVerifyShowsATableAndOneRemedyALine(t *testing.T) {
 	results := []verify.Result{
 		{Check: "root", Verdict: verify.OK, Seen: "running as root", Took: 0.01},
 		{Check: "libvirt", Verdict: verify.Missing, Seen: "libvirtd is not installed", Remedy: "apt-get install libvirt-daemon-system", Took: 0.2},
-		{Check: "netem", Verdict: verify.Optional, Seen: "no such file", Remedy: "modprobe sch_netem"},
+		{Check: "bells", Verdict: verify.Optional, Seen: "no such file", Remedy: "modprobe bells"},
 	}
 	var out, errs bytes.Buffer
 	a := &app{Streams: cli.Streams{Out: &out, Err: &errs}}
@@ -25,14 +25,14 @@ func TestVerifyShowsATableAndOneRemedyALine(t *testing.T) {
 	const wantTable = `CHECK    VERDICT   TOOK   SEEN
 root     ok        0.0 s  running as root
 libvirt  missing   0.2 s  libvirtd is not installed
-netem    optional  0.0 s  no such file
+bells    optional  0.0 s  no such file
 `
 	if diff := cmp.Diff(wantTable, out.String()); diff != "" {
 		t.Errorf("table (-want +got):\n%s", diff)
 	}
 	const wantError = `this machine cannot do what a scenario needs, missing: libvirt
   libvirt: apt-get install libvirt-daemon-system
-  netem: modprobe sch_netem`
+  bells: modprobe bells`
 	if err == nil || err.Error() != wantError {
 		t.Errorf("error %v", err)
 	}
@@ -51,10 +51,10 @@ netem    optional  0.0 s  no such file
       "took_seconds": 0.01
     },
     {
-      "check": "netem",
+      "check": "bells",
       "verdict": "optional",
       "seen": "no such file",
-      "remedy": "modprobe sch_netem",
+      "remedy": "modprobe bells",
       "took_seconds": 0
     }
   ]

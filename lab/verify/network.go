@@ -104,31 +104,31 @@ const natRules = `table inet mesh_verify {
 }
 `
 
-// netem delays what a link in a namespace of its own sends.
-var netem = check{
-	name:     "netem",
+// impairments loads what drops frames between machines. Delays and rates need
+// nothing beside taps: the world's own process makes them.
+var impairments = check{
+	name:     "impairments",
 	optional: true,
-	do: func(context.Context) (string, error) {
+	do: func(ctx context.Context) (string, error) {
 		err := isolated(1, func(_ netns.NsHandle, spaces []netns.NsHandle) error {
 			if err := netns.Set(spaces[0]); err != nil {
 				return err
 			}
-			lo, err := netlink.LinkByName("lo")
-			if err != nil {
-				return err
-			}
-			err = netlink.QdiscAdd(netlink.NewNetem(
-				netlink.QdiscAttrs{LinkIndex: lo.Attrs().Index, Handle: netlink.MakeHandle(1, 0), Parent: netlink.HANDLE_ROOT},
-				netlink.NetemQdiscAttrs{Latency: uint32((10 * time.Millisecond).Microseconds())}))
-			if err != nil {
-				return fmt.Errorf("this kernel delays nothing (%w); loss and partition work all the same", err)
-			}
-			return nil
+			_, err := runInput(ctx, lossRules, "nft", "-f", "-")
+			return err
 		})
-		return "a link was given a delay", err
+		return "nft loaded a loss of frames between ports of a bridge", err
 	},
-	remedy: "modprobe sch_netem, where the kernel has it; machines' own kernels do",
+	remedy: "faults that drop frames do not work: the kernel needs nf_tables_bridge and nft_numgen",
 }
+
+const lossRules = `table bridge mesh_verify {
+	chain passing {
+		type filter hook forward priority 0; policy accept;
+		iifname "one" oifname "two" numgen random mod 1000000 < 300000 drop
+	}
+}
+`
 
 // buildBridge makes a bridge in middle with a veth to each of ends.
 func buildBridge(middle netns.NsHandle, ends []netns.NsHandle) error {

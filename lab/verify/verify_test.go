@@ -61,7 +61,7 @@ func TestNothingStays(t *testing.T) {
 	if diff := cmp.Diff(results, reported); diff != "" {
 		t.Errorf("reported is not what came out:\n%s", diff)
 	}
-	optional := []string{"save and clone", "snapshot", "hot-plug", "netem", "power cut"}
+	optional := []string{"save and clone", "snapshot", "hot-plug", "impairments", "power cut"}
 	var names []string
 	for _, r := range results {
 		t.Logf("%-15s %-8s %4.1fs %s", r.Check, r.Verdict, r.Took, r.Seen)
@@ -76,7 +76,7 @@ func TestNothingStays(t *testing.T) {
 	want := []string{
 		"root", "memory", "disk space", "disk images", "file systems", "image bootstrap",
 		"libvirt", "accelerator", "tiny machine", "save and clone", "snapshot", "hot-plug",
-		"tap", "bridge", "nftables NAT", "netem", "power cut",
+		"tap", "bridge", "nftables NAT", "impairments", "power cut",
 	}
 	if diff := cmp.Diff(want, names); diff != "" {
 		t.Errorf("checks (-want +got):\n%s", diff)
