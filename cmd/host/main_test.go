@@ -131,6 +131,7 @@ func samples() map[string]agent.Status {
 	troubled.Owed = []agent.StatusOwed{{Unit: "nginx.service", Because: key, ID: "demo/config", Epoch: 1, Generation: 4, Since: noon.Add(-10 * time.Minute)}}
 	troubled.Left = []agent.StatusLeft{{ID: "demo/old", Kind: "file", Where: "/etc/old.conf", Why: "it was changed by hand", Since: noon.Add(-time.Hour)}}
 	troubled.Losses = []agent.StatusLoss{{What: "journal: its 100 bytes hold not one record; everything recorded is lost", Grave: true, Since: noon.Add(-50 * time.Hour)}}
+	troubled.Copies = []agent.StatusCopy{{Kind: "file", Where: "/etc/demo.conf", Digest: strings.Repeat("0a", 32), Bytes: 12, Path: "/var/lib/mesh-host/content/" + strings.Repeat("0a", 32), Since: noon.Add(-10 * time.Minute)}}
 	troubled.Problems = []string{"this machine's identity cannot be read"}
 
 	return map[string]agent.Status{"hosted": hosted, "begun": begun, "enrolled": enrolled, "troubled": troubled}

@@ -24,6 +24,7 @@ func plans() map[string]planned {
 		{ID: "demo/new", Kind: "file", Where: "/etc/new.conf", Verb: apply.VerbMake, Why: "it is not there"},
 		{ID: "demo/web", Kind: "service", Where: "nginx.service", Verb: apply.VerbRestart, Why: "it restarts when demo/config changes"},
 		{ID: "demo/key", Kind: "file", Where: "/etc/demo/key", Verb: apply.VerbBlocked, Why: "a directory is in the way: move it away, or declare another path"},
+		{ID: "demo/theirs", Kind: "file", Where: "/etc/theirs", Verb: apply.VerbReport, Why: "its content is another, which is reported and left so"},
 		{ID: "demo/service", Kind: "service", Where: "demo.service", Verb: apply.VerbWait, Why: "it waits for demo/key, which will not work"},
 		{ID: "demo/old", Kind: "file", Where: "/etc/old.conf", Verb: apply.VerbRemove, Why: "it is not declared any more"},
 		{ID: "demo/gone", Kind: "file", Where: "/etc/gone.conf", Verb: apply.VerbForget, Why: "it is gone already"},

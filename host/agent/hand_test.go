@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"mesh/host/agent"
+	"mesh/host/apply/applytest"
 	"mesh/host/bundle"
 	"mesh/host/declaration"
 	"mesh/host/store"
@@ -147,6 +148,38 @@ func TestPassPersistsBeforeItActs(t *testing.T) {
 			}
 			return
 		}
+	}
+}
+
+// TestRetiredMachineTakesABundle: the last declaration takes everything away, in
+// reverse order and each reported; then the machine is anybody's.
+func TestRetiredMachineTakesABundle(t *testing.T) {
+	m := newMachine()
+	hand, _, _ := machineHand(m)
+	before := applytest.World(m)
+	p := newPlane(t, 1)
+	first := signed(t, p, 1, planeResources())
+	if _, _, err := hand.Pass(t.Context(), &first); err != nil {
+		t.Fatal(err)
+	}
+	document, digest, err := declaration.Sign(final(2), p.sign)
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := store.Accepted{Source: store.SourcePlane, Mesh: "home", Epoch: 1, Generation: 2, Digest: digest, Document: document, Final: true}
+	_, outcome, err := hand.Pass(t.Context(), &last)
+	if err != nil || statuses(outcome) != "plane/service removed, plane/package removed, plane/config removed, plane/directory removed" {
+		t.Errorf("%s, %v", statuses(outcome), err)
+	}
+	if after := applytest.World(m); after != before {
+		t.Errorf("the machine is not as it was:\n%s\n%s", after, before)
+	}
+	handed, err := bundle.Accept(bundled(t), time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if held, outcome, err := hand.Pass(t.Context(), &handed); err != nil || held.Source != store.SourceBundle || !agent.Converged(outcome) {
+		t.Errorf("%+v, %s, %v", held, statuses(outcome), err)
 	}
 }
 

@@ -266,3 +266,36 @@ func TestParseAccounts(t *testing.T) {
 		t.Error(diff)
 	}
 }
+
+// TestNewest reads what apt-cache says of the sources it knows.
+func TestNewest(t *testing.T) {
+	const said = "      demo | 2.0-1~bpo13+1 | http://deb.debian.org/debian trixie-backports/main amd64 Packages\n" +
+		"      demo |      1.1-1 | http://deb.debian.org/debian trixie/main amd64 Packages\n" +
+		"      demo |      1.0-1 | http://deb.debian.org/debian trixie/main amd64 Packages\n"
+	for release, want := range map[string]string{"trixie": "1.1-1", "trixie-backports": "2.0-1~bpo13+1", "trix": "", "sid": ""} {
+		w := newWorld(t, []answer{{begins: "apt-cache madison -- demo", output: said}}, nil)
+		if got, err := w.packages().Newest(t.Context(), "demo", release); err != nil || got != want {
+			t.Errorf("%s: %q, %v, want %q", release, got, err, want)
+		}
+		w.done(t)
+	}
+}
+
+// TestInstallFromAFileAndARelease: by apt, so that what they depend on comes too.
+func TestInstallFromAFileAndARelease(t *testing.T) {
+	w := newWorld(t, []answer{quiet, quiet, quiet}, []answer{
+		{begins: "install --no-install-recommends --allow-downgrades -- /var/lib/mesh-host/content/0a.deb"},
+		{begins: "update"},
+		{begins: "install --no-install-recommends -t trixie-backports -- demo/trixie-backports"},
+	})
+	p := w.packages()
+	note := func(string) {}
+	if err := errors.Join(p.InstallFile(t.Context(), "demo", "/var/lib/mesh-host/content/0a.deb", note), p.InstallFrom(t.Context(), "demo", "trixie-backports", note)); err != nil {
+		t.Error(err)
+	}
+	w.done(t)
+	failing := newWorld(t, []answer{quiet}, []answer{{begins: "install", output: "E: no such file", err: errExit}})
+	if err := failing.packages().InstallFile(t.Context(), "demo", "/x.deb", note); err == nil || err.Error() != "install package demo: apt-get: exit status 100: E: no such file" {
+		t.Error(err)
+	}
+}
