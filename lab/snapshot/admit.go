@@ -13,6 +13,7 @@ import (
 	"mesh/lab/lifecycle"
 	"mesh/lab/machine"
 	"mesh/lab/underlay"
+	"mesh/lab/world"
 )
 
 // room is how much disk space there must be for each machine that is restored in
@@ -35,6 +36,11 @@ func (r *restoring) admit(ctx context.Context) error {
 			Why:  "scenario " + r.name() + " is not raised, or not from the same declaration",
 			Next: "restore all of it: leave out --machine", Code: codeUsage,
 		}
+	case r.o.Machine != "" && !r.cfg.Ports.Computer.Alive(old.World):
+		return &lifecycle.Error{
+			What: "one machine cannot be restored where the world's process is gone", Why: "the others stand in what is left of it",
+			Next: "restore all of it: leave out --machine", Code: codeFailed,
+		}
 	}
 	if old != nil && old.Phase == lifecycle.Snapshotting {
 		if err := r.held.Settle(ctx); err != nil {
@@ -54,6 +60,9 @@ func (r *restoring) admit(ctx context.Context) error {
 func (r *restoring) same(old lifecycle.Record) bool {
 	if old.Phase != lifecycle.Raised && old.Phase != lifecycle.Restoring && old.Phase != lifecycle.Snapshotting {
 		return false
+	}
+	if served := old.Disks.Process; served != (world.Process{}) && !r.cfg.Ports.Computer.Alive(served) {
+		return false // nobody can stand on its disks
 	}
 	is, ought := old.Plan.Portable(), r.m.Plan
 	for _, p := range []*lifecycle.Plan{&is, &ought} {

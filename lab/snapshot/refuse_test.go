@@ -122,6 +122,10 @@ func TestRefused(t *testing.T) {
 		"no such machine": {
 			options: snapshot.RestoreOptions{Scenario: "a", Snapshot: "first", Machine: "three"}, code: 2, says: []string{"three", "one, two"},
 		},
+		"one machine, and no world": {
+			spoil:   func(t *testing.T, b *bed, m snapshot.Manifest) { b.KillWorlds() },
+			options: snapshot.RestoreOptions{Scenario: "a", Snapshot: "first", Machine: "two"}, code: 1, says: []string{"the world's process is gone"},
+		},
 		"beside itself": {
 			options: snapshot.RestoreOptions{Scenario: "a", Snapshot: "first", As: "a"}, code: 2, says: []string{"beside itself"},
 		},
