@@ -199,6 +199,20 @@ func TestRestoreWithoutWorld(t *testing.T) {
 	}
 }
 
+// Where nobody serves the disks any more, the scenario is replaced whole.
+func TestRestoreWithoutDisks(t *testing.T) {
+	b := newBed(t, t.TempDir())
+	b.raise(t, "a")
+	b.live(t, "a", "then")
+	b.take(t, "a", "first")
+	b.KillServers()
+	b.restore(t, snapshot.RestoreOptions{Scenario: "a", Snapshot: "first"})
+	b.wantLives(t, "a", "then")
+	if abandoned, err := b.Abandoned(); err != nil || len(abandoned) > 0 {
+		t.Errorf("abandoned: %v, %v", abandoned, err)
+	}
+}
+
 // A machine that was paused, or off, is so after the snapshot and after a restore.
 func TestPausedAndOff(t *testing.T) {
 	b := newBed(t, t.TempDir())
