@@ -298,10 +298,10 @@ func TestDelay(t *testing.T) {
 		defer conn.Close()
 		begun := time.Now()
 		buffer := make([]byte, 1)
-		if _, err := conn.Write(buffer); err == nil {
-			_, err = io.ReadFull(conn, buffer)
+		if _, err := conn.Write(buffer); err != nil {
+			t.Fatal(err)
 		}
-		if err != nil {
+		if _, err := io.ReadFull(conn, buffer); err != nil {
 			t.Fatal(err)
 		}
 		return time.Since(begun)
