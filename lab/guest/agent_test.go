@@ -199,23 +199,20 @@ func (a *agent) file(command string, number int64, h *handle, count int, buf []b
 
 func (a *agent) start(args []string, stdin []byte) (any, error) {
 	p, known := a.builtIn(args)
-	for !known {
-		if a.run == nil {
-			return nil, fmt.Errorf("nobody expected %q", args)
+	switch {
+	case known:
+	case a.run == nil:
+		return nil, fmt.Errorf("nobody expected %q", args)
+	case len(args) >= 3 && args[2] == guest.Settler:
+		if len(args) == 4 {
+			stdin = []byte(a.files[args[3]].content)
+			delete(a.files, args[3])
 		}
-		if len(args) >= 3 && args[2] == guest.Settler {
-			if len(args) == 4 {
-				stdin = []byte(a.files[args[3]].content)
-				delete(a.files, args[3])
-			}
-			p = a.run(args[:2], stdin)
-			break
-		}
-		if len(args) < 6 || args[0] != "/usr/bin/perl" || args[3] != "--" {
-			return nil, fmt.Errorf("%q is not wrapped", args)
-		}
+		p = a.run(args[:2], stdin)
+	case len(args) < 6 || args[0] != "/usr/bin/perl" || args[3] != "--":
+		return nil, fmt.Errorf("%q is not wrapped", args)
+	default:
 		p = a.wrapped(args[4], args[5:], stdin)
-		break
 	}
 	a.last++
 	a.processes[a.last] = &p
