@@ -260,34 +260,6 @@ func (k *known) apply(r declaration.Resource, late bool) Step {
 	return s.with(VerbNone, "")
 }
 
-// byPolicy decides about a file that is not simply put right, and about what
-// cannot be made because its content has not come yet.
-func (k *known) byPolicy(r declaration.Resource, differs string, found store.State, owned bool) (Verb, string, bool) {
-	if f := r.File; f != nil {
-		switch {
-		case f.Policy == declaration.PolicyReport && differs == "":
-			return VerbNone, "", true
-		case f.Policy == declaration.PolicyReport:
-			return VerbReport, differs + ", which is reported and left so", true
-		case f.Policy == declaration.PolicyOnce && owned:
-			return VerbNone, "", true
-		case f.Policy == declaration.PolicyOnce && !found.Absent():
-			return VerbNote, "it is there already, and is its users'", true
-		}
-	}
-	for _, b := range declaration.Blobs([]declaration.Resource{r}) {
-		if differs != "" && !k.seen.Contents[b.Digest] {
-			return VerbWait, fmt.Sprintf("it waits for its content, %d bytes of digest %.12s, which has not come yet", b.Bytes, b.Digest), true
-		}
-	}
-	return "", "", false
-}
-
-// onlyReloads says whether every debt of a service can be paid by a reload.
-func onlyReloads(s *declaration.Service, debts []store.Owed) bool {
-	return s != nil && !slices.ContainsFunc(debts, func(o store.Owed) bool { return !slices.Contains(s.ReloadOn, o.ID) })
-}
-
 func (s Step) with(v Verb, why string) Step {
 	s.Verb, s.Why = v, line(why)
 	return s

@@ -203,54 +203,6 @@ func (d *Disk) allow(op Op) error {
 	return nil
 }
 
-// swap is a call that said it was done and may be done behind the next change.
-type swap struct {
-	op     Op
-	wanted bool          // what the call does next is to be put off
-	behind func(Op) bool // whether it is, behind this change
-	do     func()        // nil: there is none
-	passed bool          // the change it is behind has been
-}
-
-// catchUp does what was put off: once the change it is put off behind has been,
-// or at once when next is none of those. The machine may be cut there as at any
-// call.
-func (d *Disk) catchUp(next Op) error {
-	switch {
-	case d.swap.do == nil:
-		return nil
-	case !d.swap.passed && next.Changes && d.swap.behind(next):
-		d.swap.passed = true
-		return nil
-	}
-	late := d.swap
-	d.swap = swap{}
-	late.op.fixed = true
-	if err := d.allow(late.op); err != nil {
-		return err
-	}
-	late.do()
-	return nil
-}
-
-// conclude ends what was put off: what was to be behind a change that came is
-// lost, what no change came behind of is done.
-func (d *Disk) conclude() {
-	if d.swap.do != nil && !d.swap.passed {
-		d.swap.do()
-	}
-	d.swap = swap{}
-}
-
-// deferred says whether do is put off, and keeps it if so.
-func (d *Disk) deferred(do func()) bool {
-	if !d.swap.wanted {
-		return false
-	}
-	d.swap.wanted, d.swap.do = false, do
-	return true
-}
-
 // step implements Storage.
 func (d *Disk) step(name, where string, changes bool) error {
 	d.mu.Lock()

@@ -23,12 +23,6 @@ var ErrCut = errors.New("the machine is off")
 // errDeleted makes a sync do nothing and say that it did.
 var errDeleted = errors.New("this sync was deleted")
 
-// putOff makes a call be done behind the change that follows it, if behind says
-// so of that one, and before it otherwise.
-type putOff struct{ behind func(second Op) bool }
-
-func (*putOff) Error() string { return "this call is put off" }
-
 // Machine is a whole machine. It implements resource.Machine.
 type Machine struct {
 	*system.Files
@@ -122,28 +116,6 @@ func WithoutSync(match func(place string) bool, next func(Op) error) func(Op) er
 		}
 		return nil
 	}
-}
-
-// Swapped is a hook under which of two changes, one right behind the other, at
-// places in the program that match, the second is made first, on top of what
-// next does. The place of a call begins with its name; pairs of which neither is
-// a sync are not asked about, because no disk orders them.
-func Swapped(match func(first, second string) bool, next func(Op) error) func(Op) error {
-	return func(op Op) error {
-		if op.fixed || !swappable[op.Name] {
-			return next(op)
-		}
-		first := op.Name + " < " + place()
-		return &putOff{behind: func(second Op) bool {
-			syncs := strings.HasPrefix(op.Name, "sync") != strings.HasPrefix(second.Name, "sync")
-			return syncs && swappable[second.Name] && match(first, second.Name+" < "+place())
-		}}
-	}
-}
-
-// swappable are the calls that give nothing back but an error.
-var swappable = map[string]bool{
-	"write": true, "sync": true, "sync directory": true, "rename": true, "unlink": true, "rmdir": true,
 }
 
 // place names the functions of the host that led to this call, innermost first.
