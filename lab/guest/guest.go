@@ -39,7 +39,7 @@ const (
 	firstPoll = 20 * time.Millisecond
 	lastPoll  = 500 * time.Millisecond
 	// soonPoll is lastPoll for what somebody waits for and is over soon.
-	soonPoll = 150 * time.Millisecond
+	soonPoll = 250 * time.Millisecond
 	// pingTime is how long one sign of life may take while others may follow.
 	pingTime = 5 * time.Second
 	// tidyTime bounds what is undone after a call was given up.

@@ -20,6 +20,7 @@ import (
 const (
 	childDir  = "LIFECYCLE_TEST_DIR"
 	childKill = "LIFECYCLE_TEST_KILL"
+	childAt   = "LIFECYCLE_TEST_KILL_AT" // not empty: also when it begins what starts so
 )
 
 // TestChild is no test: it is the process that TestCaseL2Kill kills.
@@ -34,8 +35,9 @@ func TestChild(t *testing.T) {
 	}
 	b := newBed(t, dir)
 	points := 0
-	b.Hook = func(string, bool) error {
-		if points++; points == at {
+	before := os.Getenv(childAt)
+	b.Hook = func(op string, _ bool) error {
+		if points++; points == at || before != "" && strings.HasPrefix(op, before) {
 			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 			select {}
 		}

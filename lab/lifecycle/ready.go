@@ -12,8 +12,9 @@ import (
 )
 
 // patience is how long a machine is asked to wait for its addresses before it
-// tells what it lacks.
-const patience = 5 * time.Second
+// tells what it lacks. Asking again costs one that is emulated, beside others
+// that are busy, a second or two.
+const patience = 20 * time.Second
 
 // ready gives a machine that runs an identity, its clock and what else id holds,
 // and waits until it is who and where the plan says.

@@ -234,13 +234,14 @@ func TestRemoveWarmWhileInUse(t *testing.T) {
 // by the next one that makes or reaps; one that is at it is left alone.
 func TestUnfinishedWarmImage(t *testing.T) {
 	dir := t.TempDir()
-	if killed, _ := child(t, dir, 20); !killed {
+	t.Setenv(childAt, "save mesh.warm-")
+	if killed, _ := child(t, dir, 0); !killed {
 		t.Fatal("was not killed")
 	}
 	b := newBed(t, dir)
 	abandoned, err := b.Abandoned()
-	if err != nil || len(abandoned) < 2 {
-		t.Fatalf("killed at another place: %v, %v", abandoned, err)
+	if err != nil || len(abandoned) < 2 || abandoned[1].Kind != lifecycle.KindWarm {
+		t.Fatalf("Abandoned() = %v, %v", abandoned, err)
 	}
 	image := builtImages()["debian-13"]
 	for _, size := range []lifecycle.Size{{MemoryBytes: 512 << 20, CPUs: 1}} {
