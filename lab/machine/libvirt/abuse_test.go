@@ -47,7 +47,8 @@ func TestDecodePPM(t *testing.T) {
 		"grey":          "P5\n1 1\n255\n\x00",
 		"too deep":      "P6\n1 1\n65535\n\x00\x00\x00\x00\x00\x00",
 		"no points":     "P6\n0 1\n255\n",
-		"too wide":      "P6\n100000 1\n255\n",
+		"too wide":      "P6\n8193 1\n255\n" + strings.Repeat("\x00", 3*8193),
+		"too high":      "P6\n1 8193\n255\n" + strings.Repeat("\x00", 3*8193),
 		"cut short":     "P6\n2 2\n255\n\x01\x02\x03",
 		"negative size": "P6\n-1 1\n255\n",
 	} {

@@ -201,6 +201,14 @@ func TestTheSealFindsEveryCut(t *testing.T) {
 	}
 }
 
+func TestASealIsShort(t *testing.T) {
+	text := `{"bytes":0,"platform":{}` + strings.Repeat(" ", 4<<10) + "}"
+	b := append(binary.LittleEndian.AppendUint32([]byte(text), uint32(len(text))), "mesh-memory-seal"...)
+	if _, _, err := libvirt.ReadSeal(bytes.NewReader(b), int64(len(b))); !errors.Is(err, machine.ErrForeign) {
+		t.Errorf("one of %d bytes: %v", len(text), err)
+	}
+}
+
 func TestOnlyTheKnownFormIsRead(t *testing.T) {
 	good := libvirt.SaveImage{Running: true, XML: "<domain/>", Cookie: "<cookie/>"}
 	set := func(offset int, value uint32) func(b []byte) []byte {

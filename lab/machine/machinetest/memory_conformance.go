@@ -142,7 +142,9 @@ func testSave(t *testing.T, k Kit) {
 		t.Fatal(err)
 	}
 	k.wantAbsent(t, s.Name)
-	if d, err := h.Wait(t.Context(), s.Name); err != nil || d.Cause != machine.Saved {
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if d, err := h.Wait(ctx, s.Name); err != nil || d.Cause != machine.Saved {
 		t.Errorf("it ended as %+v, %v; want saved", d, err)
 	}
 	c := k.clone(t, s, "other")
