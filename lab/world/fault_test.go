@@ -17,6 +17,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/miekg/dns"
+	"github.com/vishvananda/netlink"
 
 	"mesh/lab/fault"
 	"mesh/lab/underlay"
@@ -276,7 +277,7 @@ type zeros struct{}
 func (zeros) Read(p []byte) (int, error) { return len(p), nil }
 
 // TestDelay delays each direction by itself, adds up, and lets large transfers
-// through whole; a machine's link that is made anew gets its line, too.
+// through whole.
 func TestDelay(t *testing.T) {
 	b := newBed(t, "00000025")
 	l := b.shop.Listen(netip.AddrPortFrom(b.shop.NIC.IPv4.Addr(), 0).String())
@@ -575,6 +576,36 @@ func TestFiltersAreTaken(t *testing.T) {
 			if err := network.Load(t.Context(), space, string(text)); err != nil {
 				t.Errorf("%s: %v", file, err)
 			}
+		}
+	}
+}
+
+// TestDelayAfterPowerCut delays a machine whose link is made anew, as that of one
+// that boots again is.
+func TestDelayAfterPowerCut(t *testing.T) {
+	b := outside(t, "0000002d")
+	b.strike(fault.Fault{Kind: fault.Delay, On: on(t, "pub"), Delay: fault.Duration(60 * time.Millisecond)})
+	b.pub.Must(func() error {
+		card, err := netlink.LinkByName(worldtest.Card)
+		if err != nil {
+			return err
+		}
+		return netlink.LinkDel(card)
+	})
+	again := worldtest.NewMachine(t, b.u, "pub")
+	again.Up()
+	again.Lease(soon(t))
+	for ctx := soon(t); ; {
+		begun := time.Now()
+		conn, err := again.Dial(ctx, "tcp", "203.0.113.2:80")
+		if err == nil {
+			conn.Close()
+		}
+		if took := time.Since(begun); err == nil && took >= 120*time.Millisecond {
+			return
+		}
+		if ctx.Err() != nil {
+			t.Fatal("what it sends is not delayed")
 		}
 	}
 }
