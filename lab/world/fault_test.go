@@ -595,14 +595,14 @@ func TestDelayAfterPowerCut(t *testing.T) {
 	again := worldtest.NewMachine(t, b.u, "pub")
 	again.Up()
 	again.Lease(soon(t))
-	for ctx := soon(t); ; {
+	for ctx, late := soon(t), 0; late < 5; { // one alone may be late by itself
 		begun := time.Now()
 		conn, err := again.Dial(ctx, "tcp", "203.0.113.2:80")
 		if err == nil {
 			conn.Close()
 		}
-		if took := time.Since(begun); err == nil && took >= 120*time.Millisecond {
-			return
+		if late++; err != nil || time.Since(begun) < 120*time.Millisecond {
+			late = 0
 		}
 		if ctx.Err() != nil {
 			t.Fatal("what it sends is not delayed")
