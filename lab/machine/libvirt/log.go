@@ -26,10 +26,12 @@ const stderrTail = 4 << 10
 
 // What libvirt itself writes into such a file: a line as a process starts, its
 // environment and command line with each word but the last continued by a
-// backslash, what the process says, and a line as it ends.
+// backslash, what it thinks of the domain's document, what the process says, and
+// a line as it ends.
 var (
 	starting = regexp.MustCompile(`^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}\+0000: starting up`)
 	ending   = regexp.MustCompile(`^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}\+0000: shutting down, reason=(\S+)`)
+	tainted  = regexp.MustCompile(`^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}\+0000: Domain id=\d+ is tainted: `)
 	assigned = regexp.MustCompile(`^[A-Z_][A-Z0-9_]*=`)
 )
 
@@ -73,7 +75,7 @@ func parseLog(r io.Reader) (processLog, error) {
 		line, err := lines.ReadString('\n')
 		line = strings.TrimRight(line, "\n")
 		switch match := ending.FindStringSubmatch(line); {
-		case line == "" && err != nil:
+		case line == "" && err != nil, tainted.MatchString(line):
 		case starting.MatchString(line):
 			l, command, inCommand = processLog{}, nil, true
 			stderr.Reset()

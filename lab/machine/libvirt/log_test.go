@@ -27,6 +27,9 @@ const (
 	byOther  = "2026-11-30T16:50:50.579648Z qemu-system-x86_64: terminating on signal 15 from pid 77 (kill)\n"
 )
 
+// taint is what libvirt says of a domain with a capability left out.
+const taint = "2026-11-30 16:50:46.353+0000: Domain id=74 is tainted: custom-hypervisor-feature\n"
+
 func reason(word string) string {
 	return "2026-11-30 16:50:50.626+0000: shutting down, reason=" + word + "\n"
 }
@@ -38,6 +41,7 @@ func TestCaseL9QEMUsWordsAreInTheErrorOnce(t *testing.T) {
 		{"heard", "monitor closed: no such disk", begin + "no such disk\n" + reason("failed"), "monitor closed: no such disk" + place},
 		{"not heard", "monitor closed", begin + "warning\nno such disk\n" + reason("failed"), "monitor closed: warning\nno such disk" + place},
 		{"written late", "monitor closed", begin + reason("failed") + "no such disk\n", "monitor closed: no such disk" + place},
+		{"tainted", "monitor closed", begin + taint + "no such disk\n" + reason("failed"), "monitor closed: no such disk" + place},
 		{"nothing said", "monitor closed", begin + reason("failed"), "monitor closed" + place},
 		{"refused before QEMU was started", "too much memory", reason("failed"), "too much memory"},
 	}
@@ -57,6 +61,8 @@ func TestLogTellsHowTheLastProcessEnded(t *testing.T) {
 		want      machine.Death
 	}{
 		{"nothing", "", machine.Death{Cause: machine.Unknown}},
+		{"tainted only", begin + taint + reason("destroyed"), machine.Death{Cause: machine.Destroyed, Command: command}},
+		{"saved", begin + reason("saved"), machine.Death{Cause: machine.Saved, Command: command}},
 		{"refused before QEMU was started", reason("failed"), machine.Death{Cause: machine.Failed}},
 		{"destroyed", begin + byDaemon + reason("destroyed"), machine.Death{Cause: machine.Destroyed, Stderr: byDaemon, Command: command}},
 		{"destroyed, and init has not noticed", begin + byDaemon, machine.Death{Cause: machine.Destroyed, Stderr: byDaemon, Command: command}},
