@@ -112,8 +112,10 @@ func TestQueueKilled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
 	ahead := 0
-	leave, err := q.enter(t.Context(), 1, func(n int) {
+	leave, err := q.enter(ctx, 1, func(n int) {
 		ahead = n
 		if err := holder.Process.Kill(); err != nil {
 			t.Error(err)
