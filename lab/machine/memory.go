@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 )
 
 // ErrForeign means that a memory image cannot be restored here: it is no memory
@@ -57,6 +58,10 @@ type Memory interface {
 	Platform(ctx context.Context, a Accelerator) (Platform, error)
 	// Pause stops a machine's processors; a paused one is left alone. ErrAbsent.
 	Pause(ctx context.Context, name string) error
+	// PauseAll stops the processors of several running machines as close together
+	// as it can, and tells within how much time all of them stopped. On an error,
+	// which names the machines that did not stop by ctx's end, others may have.
+	PauseAll(ctx context.Context, names []string) (time.Duration, error)
 	// Save writes a machine's memory to a new file and ends the machine; its disk
 	// holds everything that the guest had written. On an error the machine is as
 	// it was, and there is no file. ErrAbsent.

@@ -2,11 +2,8 @@ package snapshot
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"path/filepath"
-	"sync"
-	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 	"golang.org/x/sync/errgroup"
@@ -37,40 +34,20 @@ func (t *taking) on() (all []lifecycle.Machine) {
 	return all
 }
 
-// pause stops all machines side by side, and measures how far apart.
+// pause stops all machines, and measures how far apart.
 func (t *taking) pause(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, pauseLimit, fmt.Errorf("it does not stop within %s", pauseLimit))
 	defer cancel()
-	machines := t.on()
-	var (
-		ready, pausing sync.WaitGroup
-		asked          = make(chan struct{})
-		problems       = make([]error, len(machines))
-		stopped        = make([]time.Time, len(machines))
-	)
-	for i, m := range machines {
-		ready.Add(1)
-		pausing.Go(func() {
-			ready.Done()
-			<-asked
-			if err := t.cfg.Ports.Memory.Pause(ctx, m.Spec.Name); err != nil {
-				problems[i] = fmt.Errorf("pause machine %s: %w", m.Name, err)
-			}
-			stopped[i] = time.Now()
-		})
-	}
-	ready.Wait()
-	began := time.Now()
-	close(asked)
-	pausing.Wait()
-	for i, at := range stopped {
-		// Each stopped at some time since all were asked to.
-		if t.was[machines[i].Name] == machine.Running {
-			t.m.SkewSeconds = max(t.m.SkewSeconds, float64(at.Sub(began).Microseconds())/1e6)
+	var running []string
+	for _, m := range t.on() {
+		if t.was[m.Name] == machine.Running {
+			running = append(running, m.Spec.Name)
 		}
 	}
+	skew, err := t.cfg.Ports.Memory.PauseAll(ctx, running)
+	t.m.SkewSeconds = float64(skew.Microseconds()) / 1e6
 	t.m.Taken = t.now()
-	return errors.Join(problems...)
+	return err
 }
 
 // write writes down what the world is, and what each machine holds in memory.

@@ -3,11 +3,13 @@ package snapshot_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -227,12 +229,17 @@ func TestTakeRefused(t *testing.T) {
 // hanging is a hypervisor one of whose machines does not stop.
 type hanging struct{ machine.Memory }
 
-func (h hanging) Pause(ctx context.Context, name string) error {
-	if strings.HasSuffix(name, ".two") {
-		<-ctx.Done()
-		return context.Cause(ctx)
+func (h hanging) PauseAll(ctx context.Context, names []string) (time.Duration, error) {
+	for _, name := range names {
+		if strings.HasSuffix(name, ".two") {
+			<-ctx.Done()
+			return 0, fmt.Errorf("pause machine %s: %w", name, context.Cause(ctx))
+		}
+		if err := h.Pause(ctx, name); err != nil {
+			return 0, err
+		}
 	}
-	return h.Memory.Pause(ctx, name)
+	return 0, nil
 }
 
 // A machine that hangs at the barrier is named within bounded time, and all run on.
@@ -243,7 +250,7 @@ func TestMachineHangsAtBarrier(t *testing.T) {
 		b.live(t, "a", "now")
 		b.config.Ports.Memory = hanging{b.config.Ports.Memory}
 		_, err := snapshot.New(b.config).Take(t.Context(), "a", "first", "")
-		if exitCode(err) != 1 || !strings.Contains(err.Error(), "pause machine two: it does not stop within") {
+		if exitCode(err) != 1 || !strings.Contains(err.Error(), "pause machine mesh-a.two: it does not stop within") {
 			t.Errorf("exit code %d: %v", exitCode(err), err)
 		}
 		b.wantLives(t, "a", "now")

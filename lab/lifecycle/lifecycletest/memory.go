@@ -9,6 +9,7 @@ import (
 	"image/png"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"mesh/lab/machine"
 	"mesh/lab/machine/machinetest"
@@ -41,6 +42,16 @@ func (h hypervisor) Pause(ctx context.Context, name string) error {
 		d.State = machine.Paused
 		return nil
 	})
+}
+
+func (h hypervisor) PauseAll(ctx context.Context, names []string) (time.Duration, error) {
+	var problems []error
+	for _, name := range names {
+		if err := h.Pause(ctx, name); err != nil {
+			problems = append(problems, fmt.Errorf("pause machine %s: %w", name, err))
+		}
+	}
+	return time.Millisecond, errors.Join(problems...)
 }
 
 func (h hypervisor) Save(ctx context.Context, name, memory string) error {

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"mesh/lab/machine"
 )
@@ -60,6 +61,15 @@ func (h *Hypervisor) Pause(ctx context.Context, name string) error {
 		m.state = machine.Paused
 		return nil
 	})
+}
+
+// PauseAll is machine.Memory's.
+func (h *Hypervisor) PauseAll(ctx context.Context, names []string) (time.Duration, error) {
+	var problems []error
+	for _, name := range names {
+		problems = append(problems, h.Pause(ctx, name))
+	}
+	return time.Millisecond, errors.Join(problems...)
 }
 
 // Save is machine.Memory's.
