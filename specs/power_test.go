@@ -75,7 +75,7 @@ var _ = Describe("Power", Label("power"), func() {
 
 		Expect(one.Sh(ctx, `cat /root/flushed`).Stdout).To(Equal("whole\n"))
 		Expect(one.Sh(ctx, `cat /root/unflushed`).Stdout).To(BeEmpty())
-		held, err := strconv.Atoi(strings.Trim(one.Sh(ctx, `tr -d '\0 ' </root/cached`).Stdout, "\n"))
+		held, err := strconv.Atoi(strings.TrimSpace(one.Sh(ctx, `echo "0$(tr -d '\0 ' </root/cached)"`).Stdout))
 		Expect(err).NotTo(HaveOccurred())
 		Expect(held).To(BeNumerically("<", last(Default, console.Stdout)), "the disk's cache outlived the power")
 	}, SpecTimeout(8*time.Minute))
