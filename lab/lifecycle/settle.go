@@ -12,8 +12,9 @@ import (
 	"mesh/lab/machine"
 )
 
-// resumeLimit bounds how long one machine may take to run on.
-const resumeLimit = 20 * time.Second
+// resumeLimit bounds how long one machine may take to run on: what the hypervisor
+// is at may have to end first.
+const resumeLimit = 90 * time.Second
 
 // Settle ends the taking of a snapshot, whether it came to its end, failed or
 // was cut off: every machine runs on, and the record says on which disk. A
@@ -55,14 +56,18 @@ func (h *Held) Settle(ctx context.Context) error {
 }
 
 // settleMachine resumes a machine, unless it is to stay paused, and finds out on
-// which disk it is: next, or the one that it had. One that is gone goes on with
-// next if that is there: nothing was written to the old one since.
-func (l *Lab) settleMachine(ctx context.Context, m *Machine, next string, paused bool) error {
-	disk, err := l.cfg.Memory.Disk(ctx, m.Spec.Name)
-	switch {
-	case err == nil && !paused:
+// which disk it is: next, or the one that it had. It asks last: whoever was killed
+// may have left the hypervisor at it. A machine that is gone goes on with next if
+// that is there: nothing was written to the old one since.
+func (l *Lab) settleMachine(ctx context.Context, m *Machine, next string, paused bool) (err error) {
+	if !paused {
 		err = l.cfg.Hypervisor.Resume(ctx, m.Spec.Name)
-	case errors.Is(err, machine.ErrAbsent):
+	}
+	var disk string
+	if err == nil {
+		disk, err = l.cfg.Memory.Disk(ctx, m.Spec.Name)
+	}
+	if errors.Is(err, machine.ErrAbsent) {
 		err = nil
 		if _, missing := os.Stat(next); missing == nil {
 			disk = next

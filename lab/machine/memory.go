@@ -72,8 +72,9 @@ type Memory interface {
 	// is not written any more. On an error the machine still has the disk that it
 	// had, and there is no memory file. ErrAbsent.
 	Snapshot(ctx context.Context, name, memory, disk string) error
-	// Disk tells which file a machine writes to now: its spec's, until a Snapshot
-	// moved it on. ErrAbsent.
+	// Disk tells which file a machine writes to: its spec's, until a Snapshot moved
+	// it on. A Snapshot that somebody else began, and may not wait for any more, is
+	// waited for. ErrAbsent.
 	Disk(ctx context.Context, name string) (string, error)
 	// Restore starts a machine, paused, from a memory image of Save or Snapshot,
 	// which is only read. The spec gives its name, UUID, run, disk, kernel

@@ -3,6 +3,7 @@ package libvirt
 import (
 	"context"
 	"errors"
+	"time"
 
 	rpc "github.com/digitalocean/go-libvirt"
 	"libvirt.org/go/libvirtxml"
@@ -12,6 +13,9 @@ import (
 func (h *Hypervisor) Disk(ctx context.Context, name string) (string, error) {
 	var disk string
 	err := h.with(ctx, "ask the disk of machine "+name, name, func(c *rpc.Libvirt, d rpc.Domain) error {
+		if err := idle(ctx, c, d); err != nil {
+			return err
+		}
 		text, err := c.DomainGetXMLDesc(d, 0)
 		if err != nil {
 			return err
@@ -20,6 +24,27 @@ func (h *Hypervisor) Disk(ctx context.Context, name string) (string, error) {
 		return err
 	})
 	return disk, err
+}
+
+// idlePoll is how often a domain is looked at that something is done to.
+const idlePoll = 50 * time.Millisecond
+
+// idle waits until nothing is done to a domain: a client that was killed does not
+// end what it had asked for.
+func idle(ctx context.Context, c *rpc.Libvirt, d rpc.Domain) error {
+	again := time.NewTicker(idlePoll)
+	defer again.Stop()
+	for {
+		job, _, _, _, _, _, _, _, _, _, _, _, err := c.DomainGetJobInfo(d)
+		if err != nil || rpc.DomainJobType(job) == rpc.DomainJobNone {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-again.C:
+		}
+	}
 }
 
 // firstDisk is the file behind the disk that a domain's document names first.
