@@ -110,7 +110,9 @@ func (m *Machines) Destroy(ctx context.Context, name string) error {
 	disk, err := m.Memory.Disk(ctx, name)
 	if run := m.runOf(disk); err == nil && run != "" {
 		server := NewClient(Control(filepath.Join(m.runtime, run)))
-		if _, err := server.Cut(ctx, disk, Loss{}); err != nil && !errors.Is(err, ErrAbsent) {
+		_, err := server.Cut(ctx, disk, Loss{})
+		_, gone := os.Lstat(filepath.Join(m.directory, filepath.Base(disk))) // then nothing can be lost
+		if err != nil && !errors.Is(err, ErrAbsent) && !errors.Is(gone, os.ErrNotExist) {
 			return fmt.Errorf("destroy machine %s: %w", name, err)
 		}
 	}

@@ -3,6 +3,7 @@ package libvirt
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	rpc "github.com/digitalocean/go-libvirt"
@@ -26,12 +27,18 @@ func (h *Hypervisor) Disk(ctx context.Context, name string) (string, error) {
 	return disk, err
 }
 
-// idlePoll is how often a domain is looked at that something is done to.
-const idlePoll = 50 * time.Millisecond
+// idlePoll is how often a domain is looked at that something is done to, and
+// idleLimit for how long.
+const (
+	idlePoll  = 50 * time.Millisecond
+	idleLimit = 10 * time.Second
+)
 
 // idle waits until nothing is done to a domain: a client that was killed does not
 // end what it had asked for.
 func idle(ctx context.Context, c *rpc.Libvirt, d rpc.Domain) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, idleLimit, fmt.Errorf("the daemon is still at it after %s", idleLimit))
+	defer cancel()
 	again := time.NewTicker(idlePoll)
 	defer again.Stop()
 	for {
