@@ -299,6 +299,14 @@ func TestMaskedBySomebodyElse(t *testing.T) {
 	if got := came(t, m, applytest.Desired(1, applytest.Service("x", "x.service"))); !strings.Contains(got, "failed: unit x.service is masked") {
 		t.Error(got)
 	}
+	came(t, m, applytest.Desired(2, declaration.Resource{ID: "x", Service: &declaration.Service{Unit: "y.service", State: "stopped"}}))
+	m.AddUnit(systemtest.Unit{Name: "y.service"})
+	came(t, m, applytest.Desired(3, applytest.Service("y", "y.service")))
+	m.AddUnit(systemtest.Unit{Name: "y.service", Enabled: "masked"})
+	came(t, m, applytest.Desired(4))
+	if !strings.Contains(m.String(), "unit y.service inactive masked") {
+		t.Errorf("it was unmasked:\n%s", m)
+	}
 }
 
 // TestReloadOn: a change of what a service reloads on reloads it; one of what it
