@@ -15,7 +15,7 @@ import (
 var asks = map[string]string{
 	"machine id":                   "cat /etc/machine-id",
 	"machine id, to systemd":       "busctl call org.freedesktop.systemd1 /org/freedesktop/systemd1 org.freedesktop.DBus.Peer GetMachineId",
-	"machine id, to the bus":       "busctl call org.freedesktop.DBus /org/freedesktop/DBus org.freedesktop.DBus.Peer GetMachineId",
+	"machine id, to the network":   "busctl call org.freedesktop.network1 /org/freedesktop/network1 org.freedesktop.DBus.Peer GetMachineId",
 	"machine id, to the journal":   "ls /var/log/journal",
 	"boot id":                      "cat /proc/sys/kernel/random/boot_id",
 	"boot id, to the journal":      "journalctl --output=json --lines=1 --output-fields=_BOOT_ID | sed 's/.*_BOOT_ID\":\"//; s/\".*//'",
