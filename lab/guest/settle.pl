@@ -10,7 +10,7 @@ if (@ARGV) {
 $| = 1;
 my $was = content('/etc/machine-id');
 chomp $was;
-my ($anew, $patience, $silent, @wanted);
+my ($anew, $wrote, $patience, $silent, @wanted);
 
 my %do = (
 	# The kernel's random numbers, from other bytes than its source's: random(4).
@@ -48,6 +48,7 @@ my %do = (
 		parent($_[1]);
 		unlink $_[1];
 		symlink $_[0], $_[1] or die "$_[1]: $!\n";
+		$wrote = 1;
 	},
 	# MAC and address: as in /proc/net/if_inet6, or four bytes in hexadecimal.
 	await => sub { push @wanted, [split / /, $_[0]] },
@@ -63,6 +64,7 @@ while (my $line = <STDIN>) {
 	my $act = $do{$word} or die "unknown word $word\n";
 	$act->($data, @arguments);
 }
+syscall 162 if $wrote;    # sync: what a machine is, it is after a power cut too
 forget_source() if $anew;
 for (my $turn = 0; @wanted && $turn * 0.05 < $patience; $turn++) {
 	@wanted = grep { !present(@$_) } @wanted;
@@ -150,6 +152,7 @@ sub replace {
 	umask $old;
 	chmod $mode, "$path.new" or die "$path: $!\n";
 	rename "$path.new", $path or die "$path: $!\n";
+	$wrote = 1;
 }
 
 # parent makes the directories that a file lies in.
