@@ -3,6 +3,7 @@ package volatile
 import (
 	"context"
 	"errors"
+	"hash/fnv"
 	"os"
 	"strconv"
 	"strings"
@@ -42,7 +43,15 @@ func (d *directory) Lookup(ctx context.Context, name string, out *fuse.EntryOut)
 		return nil, errno(err)
 	}
 	d.server.attributes(info, &out.Attr)
-	return d.NewInode(ctx, &entry{server: d.server, name: name}, fs.StableAttr{Mode: fuse.S_IFREG, Ino: info.Ino}), 0
+	return d.NewInode(ctx, &entry{server: d.server, name: name}, fs.StableAttr{Mode: fuse.S_IFREG, Ino: number(name)}), 0
+}
+
+// number is a name's own inode number. That of the file behind is another file's
+// once the first is removed, which the kernel would then be shown for it.
+func number(name string) uint64 {
+	sum := fnv.New64a()
+	_, _ = sum.Write([]byte(name)) // never fails
+	return sum.Sum64()
 }
 
 // Readdir lists the disk files.
@@ -53,8 +62,8 @@ func (d *directory) Readdir(context.Context) (fs.DirStream, syscall.Errno) {
 	}
 	var list []fuse.DirEntry
 	for _, n := range names {
-		if info, err := d.server.stat(n.Name()); err == nil {
-			list = append(list, fuse.DirEntry{Name: n.Name(), Ino: info.Ino, Mode: fuse.S_IFREG})
+		if _, err := d.server.stat(n.Name()); err == nil {
+			list = append(list, fuse.DirEntry{Name: n.Name(), Ino: number(n.Name()), Mode: fuse.S_IFREG})
 		}
 	}
 	return fs.NewListDirStream(list), 0
