@@ -43,11 +43,11 @@ func (d *directory) Lookup(ctx context.Context, name string, out *fuse.EntryOut)
 		return nil, errno(err)
 	}
 	d.server.attributes(info, &out.Attr)
-	return d.NewInode(ctx, &entry{server: d.server, name: name}, fs.StableAttr{Mode: fuse.S_IFREG, Ino: number(name)}), 0
+	return d.NewInode(ctx, &entry{server: d.server, name: name}, fs.StableAttr{Mode: fuse.S_IFREG, Ino: info.Ino, Gen: number(name)}), 0
 }
 
-// number is a name's own inode number. That of the file behind is another file's
-// once the first is removed, which the kernel would then be shown for it.
+// number is a name's own generation of an inode number, which is another file's
+// once the first is removed: the kernel would be shown the first for it.
 func number(name string) uint64 {
 	sum := fnv.New64a()
 	_, _ = sum.Write([]byte(name)) // never fails
@@ -62,8 +62,8 @@ func (d *directory) Readdir(context.Context) (fs.DirStream, syscall.Errno) {
 	}
 	var list []fuse.DirEntry
 	for _, n := range names {
-		if _, err := d.server.stat(n.Name()); err == nil {
-			list = append(list, fuse.DirEntry{Name: n.Name(), Ino: number(n.Name()), Mode: fuse.S_IFREG})
+		if info, err := d.server.stat(n.Name()); err == nil {
+			list = append(list, fuse.DirEntry{Name: n.Name(), Ino: info.Ino, Mode: fuse.S_IFREG})
 		}
 	}
 	return fs.NewListDirStream(list), 0
