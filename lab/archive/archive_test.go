@@ -50,7 +50,12 @@ type bed struct {
 // newBed makes a lab machine whose image has that disk; empty: it has no image.
 func newBed(t *testing.T, disk string) *bed {
 	t.Helper()
-	dir := t.TempDir()
+	return newBedIn(t, t.TempDir(), disk)
+}
+
+// newBedIn is newBed in a directory, where there may be one already.
+func newBedIn(t *testing.T, dir, disk string) *bed {
+	t.Helper()
 	b := &bed{Fake: &lifecycletest.Fake{Dir: filepath.Join(dir, "world")}, store: filepath.Join(dir, "store")}
 	must(t, os.MkdirAll(b.Fake.Dir, 0o755))
 	store := images.Store{Dir: b.store}
@@ -285,18 +290,26 @@ func unpack(t *testing.T, file []byte) (all []entry) {
 // pack puts one together.
 func pack(t *testing.T, all []entry) []byte {
 	t.Helper()
+	var file []byte
+	for _, e := range all {
+		file = append(file, tarOf(t, e)...)
+	}
+	return squeeze(t, append(file, make([]byte, 1024)...)) // what ends an archive
+}
+
+// tarOf is one entry as it stands in an archive.
+func tarOf(t *testing.T, e entry) []byte {
+	t.Helper()
 	var file bytes.Buffer
 	w := tar.NewWriter(&file)
-	for _, e := range all {
-		e.header.Size = int64(len(e.data))
-		must(t, w.WriteHeader(&e.header))
-		if e.header.Typeflag == tar.TypeReg {
-			_, err := w.Write(e.data)
-			must(t, err)
-		}
+	e.header.Size = int64(len(e.data))
+	must(t, w.WriteHeader(&e.header))
+	if e.header.Typeflag == tar.TypeReg {
+		_, err := w.Write(e.data)
+		must(t, err)
 	}
-	must(t, w.Close())
-	return squeeze(t, file.Bytes())
+	must(t, w.Flush())
+	return file.Bytes()
 }
 
 // squeeze compresses.
