@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"crypto/rand"
 	"encoding/hex"
 	"fmt"
@@ -34,7 +35,9 @@ type app struct {
 	images func(*app) imageStore
 	way    func(world string, m underlay.Machine) (way, error)
 	here   evidence.Here
-	newRun func() string
+	// describe is how a hypervisor was told to make a machine, in its own words.
+	describe func(ctx context.Context, name string) (string, error)
+	newRun   func() string
 }
 
 // imageStore is where machine images come from.

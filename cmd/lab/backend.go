@@ -11,7 +11,10 @@ import (
 
 // newApp stands on this machine.
 func newApp(s cli.Streams) *app {
-	return &app{Streams: s, ports: realPorts, images: realImages, way: realWay, here: realHere{}, newRun: randomRun}
+	return &app{
+		Streams: s, ports: realPorts, images: realImages, way: realWay, here: realHere{},
+		describe: libvirt.New().Description, newRun: randomRun,
+	}
 }
 
 func realPorts(a *app) lifecycle.Config {

@@ -72,7 +72,7 @@ newest are kept.`,
 // collector gathers the evidence of what cfg and lab know.
 func (a *app) collector(cfg lifecycle.Config, lab *lifecycle.Lab) *evidence.Collector {
 	return evidence.New(evidence.Config{
-		Store: filepath.Join(a.store, "evidence"), Guest: cfg.Guest, Hypervisor: describer{cfg.Hypervisor},
+		Store: filepath.Join(a.store, "evidence"), Guest: cfg.Guest, Hypervisor: describer{cfg.Hypervisor, a.describe},
 		Here: a.here, Status: lab.Status, Now: time.Now, Version: version,
 	})
 }
@@ -184,18 +184,15 @@ func (a *app) showCollected(x evidence.Index, where string) error {
 	return nil
 }
 
-// describer is a hypervisor that can tell how it was told to make a machine, if
-// it can.
-type describer struct{ machine.Hypervisor }
+// describer is a hypervisor that tells how it was told to make a machine.
+type describer struct {
+	machine.Hypervisor
+	describe func(ctx context.Context, name string) (string, error)
+}
 
 // Description is evidence.Hypervisor's.
 func (d describer) Description(ctx context.Context, name string) (string, error) {
-	if able, ok := d.Hypervisor.(interface {
-		Description(ctx context.Context, name string) (string, error)
-	}); ok {
-		return able.Description(ctx, name)
-	}
-	return "", errors.New("this hypervisor does not describe machines")
+	return d.describe(ctx, name)
 }
 
 // realHere runs commands on this machine.

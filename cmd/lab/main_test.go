@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"os"
 	"os/exec"
@@ -97,6 +98,9 @@ func runFake(args []string) int {
 		images: func(*app) imageStore { return fakeImages{} },
 		way:    fakeWay,
 		here:   fakeHere{},
+		describe: func(_ context.Context, name string) (string, error) {
+			return "a machine called " + name + "\n", nil
+		},
 		newRun: randomRun,
 	}
 	// Each script has a store of its own.
