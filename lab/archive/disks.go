@@ -6,6 +6,8 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+
+	"mesh/lab/machine/qcow2"
 )
 
 // Disks looks at and changes what a disk says it stands on.
@@ -28,7 +30,7 @@ func (Qcow2) Backing(path string) (string, error) {
 		return "", err
 	}
 	defer f.Close()
-	return backing(f)
+	return qcow2.Backing(f)
 }
 
 // Rebase is Disks'.

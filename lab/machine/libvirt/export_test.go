@@ -95,7 +95,6 @@ var (
 	Terminate    = terminate
 	LockHolder   = lockHolder
 	Try          = try
-	BackingFile  = backingFile
 	BackingChain = backingChain
 )
 
