@@ -14,18 +14,47 @@ var errTimeout = errors.New("out of time")
 // undoLimit bounds the removal of a scenario.
 const undoLimit = 3 * time.Minute
 
-// slower is how much more time an emulated machine gets: a cold boot takes 3–4 s
-// under KVM and 30–45 s under emulation; two of them on two cores a third more.
-const slower = 10
+// What the limits of what a machine does assume: a cold boot to the ready point
+// takes 4 s under KVM and slower times as long, 40 s, under emulation.
+const (
+	assumedBoot = 4 * time.Second
+	slower      = 10
+)
+
+// mostScale bounds how far a boot that was measured stretches a limit.
+const mostScale = 4
 
 // limit is how long a step may take.
 func (r *raise) limit(k Kind) time.Duration {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return limit(k, r.record.Accelerator)
+	a := r.accelerator()
+	return limit(k, a, r.booted(a))
 }
 
-func limit(k Kind, a machine.Accelerator) time.Duration {
+// bootLimit is how long a boot under a may take.
+func (l *Lab) bootLimit(a machine.Accelerator) time.Duration {
+	return limit(StepBoot, a, l.booted(a))
+}
+
+// booted is the longest that a boot of a warm image of this store took under a;
+// 0 where none was made.
+func (l *Lab) booted(a machine.Accelerator) time.Duration {
+	all, err := l.warmStore().List()
+	if err != nil {
+		return 0 // told by whoever needs one
+	}
+	var longest float64
+	for _, w := range all {
+		if w.Of.Platform.Accelerator == a {
+			longest = max(longest, w.BootSeconds)
+		}
+	}
+	return time.Duration(longest * float64(time.Second))
+}
+
+// limit is how long a step of that kind may take under a, where a boot took
+// booted: never less than where none was measured, which is 0. What the lab
+// machine does itself takes as long everywhere.
+func limit(k Kind, a machine.Accelerator, booted time.Duration) time.Duration {
 	base := 2 * time.Minute // done by the lab machine
 	switch k {
 	case StepWarm:
@@ -37,10 +66,12 @@ func limit(k Kind, a machine.Accelerator) time.Duration {
 	default:
 		return base
 	}
+	assumed := assumedBoot
 	if a == machine.TCG {
-		return base * slower
+		base, assumed = base*slower, assumed*slower
 	}
-	return base
+	scale := min(max(booted.Seconds()/assumed.Seconds(), 1), mostScale)
+	return time.Duration(float64(base) * scale).Round(time.Second)
 }
 
 // late explains that a step took too long.

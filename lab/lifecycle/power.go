@@ -153,7 +153,7 @@ func (s *striker) powerOn(ctx context.Context, m Machine) error {
 
 // booting bounds a boot.
 func (s *striker) booting(ctx context.Context) (context.Context, context.CancelFunc) {
-	limit := limit(StepBoot, s.r.Accelerator)
+	limit := s.bootLimit(s.r.Accelerator)
 	return context.WithTimeoutCause(ctx, limit, fmt.Errorf("%w after %s", errTimeout, limit))
 }
 

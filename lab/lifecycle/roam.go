@@ -119,7 +119,7 @@ func (l *Lab) settled(ctx context.Context, r Record, m Machine) error {
 	if err != nil {
 		return err
 	}
-	limit := limit(StepBoot, r.Accelerator)
+	limit := l.bootLimit(r.Accelerator)
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("%w after %s", errTimeout, limit))
 	defer cancel()
 	return l.ready(ctx, r.Plan, m, guest.Identity{KeepClock: true})

@@ -210,7 +210,7 @@ func (l *Lab) warmMachine(image images.Image, of images.WarmOf, disk, dir string
 
 // bootWarm lets a machine come to its ready point.
 func (l *Lab) bootWarm(ctx context.Context, m Machine, w *watch) error {
-	limit := limit(StepBoot, m.Spec.Accelerator)
+	limit := l.bootLimit(m.Spec.Accelerator)
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("%w after %s", errTimeout, limit))
 	defer cancel()
 	if err := l.cfg.Hypervisor.Create(ctx, m.Spec); err != nil {
