@@ -5,9 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"path"
+	"strings"
 	"testing"
 
 	"mesh/host/apply/applytest"
+	"mesh/host/system"
 	"mesh/host/system/systemtest"
 )
 
@@ -18,12 +21,12 @@ type hook = func(systemtest.Op) error
 // with it; nil is the program as it is.
 type mutant func(next hook) hook
 
-// cutAt cuts a machine on which this program runs.
-func (m mutant) cutAt(n int) hook {
+// under is what next does to a machine on which this program runs.
+func (m mutant) under(next hook) hook {
 	if m == nil {
-		return systemtest.CutAt(n)
+		return next
 	}
-	return m(systemtest.CutAt(n))
+	return m(next)
 }
 
 // proof is one scenario, put to every kind of crash.
@@ -34,6 +37,7 @@ type proof struct {
 	random   *rand.Rand
 	seen     map[string]bool // machines that were checked
 	crashes  int             // machines that were not the same as another
+	last     string          // where the last change was before stopped stopped
 }
 
 func newProof(t *testing.T, program mutant) *proof {
@@ -50,8 +54,22 @@ func newProof(t *testing.T, program mutant) *proof {
 // and says in which pass it stopped; len(Passes) when it ran to the end.
 func (p *proof) stopped(k int) (*systemtest.Machine, int) {
 	m := p.scenario.Machine()
-	m.Hook(p.program.cutAt(k))
+	cut := systemtest.CutAt(k)
+	m.Hook(p.program.under(func(op systemtest.Op) error {
+		err := cut(op)
+		if err == nil && op.Changes {
+			p.last = op.Where
+		}
+		return err
+	}))
 	return m, p.goOn(m, 0)
+}
+
+// keeping tells whether the last change before stopped was one of content that
+// is kept: of its directory, or in it.
+func (p *proof) keeping() bool {
+	parent, name := path.Split(systemtest.ContentPath)
+	return p.last == path.Join(parent, system.Temporary(name)) || strings.HasPrefix(p.last, systemtest.ContentPath)
 }
 
 // goOn runs the passes from the given one until one does not end.
@@ -97,7 +115,7 @@ func (p *proof) crash(m *systemtest.Machine, pass int, loss systemtest.Loss) err
 		return err
 	}
 	again := m.PowerCut(loss)
-	again.Hook(p.program.cutAt(1 + p.random.IntN(40)))
+	again.Hook(p.program.under(systemtest.CutAt(1 + p.random.IntN(40))))
 	pass = p.goOn(again, pass)
 	if pass == len(p.scenario.Passes) {
 		return nil
@@ -127,17 +145,21 @@ func (p *proof) everyPowerCut() (cuts int, err error) {
 // the power while it recovers: what it sees then is not yet durable.
 func (p *proof) everyKill() error {
 	for k := 1; ; k += stride {
+		m, pass := p.stopped(k)
+		if pass == len(p.scenario.Passes) {
+			return nil
+		}
 		moments := []int{1 + k%6, 7} // 7: what was found is recorded, and nothing more is done
-		if k <= 12 {
-			moments = []int{1, 2, 3, 4, 5, 6, 7} // while the store is made, a recovery does little
+		switch {
+		case k <= 12: // while the store is made, a recovery does little
+			moments = upTo(7)
+		case p.keeping(): // what is kept is kept first, and that it is, recorded then
+			moments = upTo(20)
 		}
 		for _, more := range moments {
-			m, pass := p.stopped(k)
-			if pass == len(p.scenario.Passes) {
-				return nil
-			}
+			m, pass = p.stopped(k)
 			m.Killed()
-			m.Hook(p.program.cutAt(more))
+			m.Hook(p.program.under(systemtest.CutAt(more)))
 			if pass = p.goOn(m, pass); pass == len(p.scenario.Passes) {
 				continue
 			}
@@ -150,6 +172,15 @@ func (p *proof) everyKill() error {
 			}
 		}
 	}
+}
+
+// upTo lists the moments from 1 to n.
+func upTo(n int) []int {
+	all := make([]int, n)
+	for i := range all {
+		all[i] = i + 1
+	}
+	return all
 }
 
 func TestL0PowerCut(t *testing.T) {

@@ -61,8 +61,8 @@ func (c *Contents) ReadContent(digest string) ([]byte, error) {
 // KeepContent keeps data durably and returns its digest.
 func (c *Contents) KeepContent(data []byte) (string, error) {
 	digest := sha256Hex(data)
-	if c.HasContent(digest) { // since a moment ago, it may be, and not yet to last
-		return digest, errors.Join(c.files.Settle(c.path), c.files.Settle(c.ContentPath(digest)))
+	if c.HasContent(digest) { // since a moment ago, it may be, and its name not yet to last; that of the directory does
+		return digest, c.files.Settle(c.ContentPath(digest))
 	}
 	return digest, c.keep(digest, data)
 }

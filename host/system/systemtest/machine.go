@@ -49,6 +49,9 @@ type Storage interface {
 	watch(before func(Op) error)                 // asked before every call
 }
 
+// ContentPath is where every machine keeps what is named by its digest.
+const ContentPath = "/var/lib/mesh-host/content"
+
 // New is a machine with nothing on it.
 func New() *Machine { return On(NewDisk()) }
 
@@ -57,7 +60,7 @@ func On(d Storage) *Machine { return assemble(d, newPackages(), newServices()) }
 
 func assemble(d Storage, p *Packages, u *Services) *Machine {
 	files := system.NewFiles(d, 1)
-	m := &Machine{Files: files, Contents: system.NewContents(files, "/var/lib/mesh-host/content"), Packages: p, Services: u, Disk: d}
+	m := &Machine{Files: files, Contents: system.NewContents(files, ContentPath), Packages: p, Services: u, Disk: d}
 	d.watch(m.interfere)
 	p.m, u.m = m, m
 	return m
