@@ -20,9 +20,10 @@ func newVerify(a *app) *cobra.Command {
 		Long: `Find out whether this machine can do what a scenario needs, by doing each
 thing, small, and undoing it. Nothing stays.
 
-A check is "ok", "missing" if a scenario needs it, or "optional" if one can do
-without. The exit code is 4 when something is missing; what to do about each is
-one line.`,
+A check is "ok", "missing" if a scenario needs it, "optional" if one can do
+without, or "unchecked" where there is nothing to do it with: those of a whole
+guest want a warm image, none is booted for them. The exit code is 4 when
+something is missing; what to do about each is one line.`,
 		Example: "  lab verify\n  lab verify --json",
 		Args:    cli.UsageArgs(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -31,8 +32,10 @@ one line.`,
 				narrated := cli.NewProgress(a.Err)
 				report = func(r verify.Result) { narrated.Note("%s: %s", r.Check, r.Verdict) }
 			}
+			_, lab := a.lab()
 			// All labs of a machine share its daemon, as newApp says.
-			results, err := verify.Run(c.Context(), verify.Config{Store: a.store, Runtime: defaultRuntime, UID: os.Geteuid()}, report)
+			cfg := verify.Config{Store: a.store, Layer: lab.Layer, Runtime: defaultRuntime, UID: os.Geteuid()}
+			results, err := verify.Run(c.Context(), cfg, report)
 			if err != nil {
 				return err
 			}
@@ -76,7 +79,7 @@ func (a *app) showVerified(results []verify.Result, asJSON bool) error {
 	next := strings.Join(remedies, "\n")
 	if len(missing) == 0 {
 		if next != "" && !asJSON {
-			fmt.Fprintln(a.Err, "all that a scenario needs is here; what could be had besides:\n"+next)
+			fmt.Fprintln(a.Err, "nothing that a scenario needs is missing; what could be had besides:\n"+next)
 		}
 		return nil
 	}

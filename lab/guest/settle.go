@@ -76,7 +76,7 @@ func (g *Guests) settle(ctx context.Context, name string, id Identity) (Facts, e
 	var behind time.Duration
 	if !id.KeepClock {
 		var err error
-		if behind, err = g.behind(ctx, name); err != nil {
+		if behind, err = g.Behind(ctx, name); err != nil {
 			return Facts{}, err
 		}
 	}
@@ -107,10 +107,10 @@ func (g *Guests) settle(ctx context.Context, name string, id Identity) (Facts, e
 	return facts, err
 }
 
-// behind measures how far a machine's clock is behind the lab machine's. Of an
+// Behind measures how far a machine's clock is behind the lab machine's. Of an
 // answer it is known only that it was given between question and arrival, so
 // that a quick one is wanted.
-func (g *Guests) behind(ctx context.Context, name string) (time.Duration, error) {
+func (g *Guests) Behind(ctx context.Context, name string) (time.Duration, error) {
 	var best, slack time.Duration
 	for try := range 5 {
 		var nanoseconds int64

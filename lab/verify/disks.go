@@ -21,7 +21,7 @@ var powerCut = check{
 		}
 		return inTemp(func(dir string) (_ string, err error) {
 			c := volatile.Config{
-				Directory: filepath.Join(dir, "behind"), Mount: filepath.Join(dir, "disks"),
+				Directory: filepath.Join(dir, "behind"), Mount: filepath.Join(dir, diskMount),
 				Control: filepath.Join(dir, "control"), Log: filepath.Join(dir, "log"),
 			}
 			file := filepath.Join(c.Directory, "disk"+volatile.Suffix)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"mesh/lab/machine"
@@ -13,16 +14,29 @@ import (
 	"mesh/lab/machine/libvirt"
 )
 
+// hypervisor is what the checks need of libvirt's.
+type hypervisor interface {
+	machine.Hypervisor
+	machine.Memory
+	Version(ctx context.Context) (string, error)
+}
+
 // virt is the part that needs a hypervisor.
 type virt struct {
 	daemon      *libvirt.Daemon
-	hypervisor  *libvirt.Hypervisor
+	hypervisor  hypervisor
+	store       string
+	layer       func(id string) string
 	asked       bool                // for the daemon
+	answered    bool                // by the hypervisor
 	accelerator machine.Accelerator // once it was found
 }
 
 func newLibvirt(cfg Config) *virt {
-	return &virt{daemon: libvirt.NewDaemon(cfg.Runtime, nil), hypervisor: libvirt.New()}
+	return &virt{
+		daemon: libvirt.NewDaemon(cfg.Runtime, nil), hypervisor: libvirt.New(),
+		store: cfg.Store, layer: cfg.Layer,
+	}
 }
 
 func (v *virt) checks() []check {
@@ -61,6 +75,7 @@ func (v *virt) answers(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	v.answered = true
 	if v.daemon.Own() {
 		return version + " answers, started by the lab", nil
 	}
@@ -86,11 +101,7 @@ func (v *virt) starts(ctx context.Context) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		defer func() {
-			tidy, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeLimit)
-			defer cancel()
-			err = errors.Join(err, v.hypervisor.Destroy(tidy, spec.Name), v.hypervisor.Forget(tidy, spec.Name))
-		}()
+		defer func() { err = errors.Join(err, v.end(context.WithoutCancel(ctx), spec.Name)) }()
 		begun := time.Now()
 		if err := v.hypervisor.Create(ctx, spec); err != nil {
 			return "", err
@@ -112,16 +123,33 @@ func (v *virt) sector(ctx context.Context, dir string, boot []byte) (machine.Spe
 	if _, err := run(ctx, "qemu-img", "convert", "-f", "raw", "-O", "qcow2", raw, disk); err != nil {
 		return machine.Spec{}, err
 	}
+	spec, err := v.spec(dir)
+	spec.MemoryBytes, spec.CPUs, spec.Disk = 16<<20, 1, disk
+	return spec, err
+}
+
+// spec is what all machines have that are made here.
+func (v *virt) spec(dir string) (machine.Spec, error) {
+	begins, err := prefix()
 	id := randomHex(16)
+	name := begins + id[:8]
 	return machine.Spec{
-		Name:        "mesh-verify-" + id[:8],
+		Name:        name,
 		UUID:        fmt.Sprintf("%s-%s-4%s-8%s-%s", id[0:8], id[8:12], id[13:16], id[17:20], id[20:32]),
-		Run:         "verify-" + id[:8],
+		Run:         strings.TrimPrefix(name, "mesh-"),
 		Accelerator: v.accelerator,
-		MemoryBytes: 16 << 20,
-		CPUs:        1,
-		Disk:        disk,
 		ConsoleLog:  filepath.Join(dir, "console"),
 		ConsoleSock: filepath.Join(dir, "sock"),
-	}, nil
+	}, err
+}
+
+// end ends machines, and has the hypervisor forget them.
+func (v *virt) end(ctx context.Context, names ...string) error {
+	ctx, cancel := context.WithTimeout(ctx, timeLimit)
+	defer cancel()
+	var problems []error
+	for _, name := range names {
+		problems = append(problems, v.hypervisor.Destroy(ctx, name), v.hypervisor.Forget(ctx, name))
+	}
+	return errors.Join(problems...)
 }

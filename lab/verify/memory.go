@@ -55,13 +55,7 @@ func (v *virt) counting(ctx context.Context, do func(spec machine.Spec) (string,
 
 // endAll ends a machine and its clones.
 func (v *virt) endAll(ctx context.Context, spec machine.Spec) error {
-	ctx, cancel := context.WithTimeout(ctx, timeLimit)
-	defer cancel()
-	var problems []error
-	for _, name := range []string{spec.Name, cloneOf(spec, 1).Name, cloneOf(spec, 2).Name} {
-		problems = append(problems, v.hypervisor.Destroy(ctx, name), v.hypervisor.Forget(ctx, name))
-	}
-	return errors.Join(problems...)
+	return v.end(ctx, spec.Name, cloneOf(spec, 1).Name, cloneOf(spec, 2).Name)
 }
 
 // cloneOf is another machine, on a disk over that of spec.

@@ -95,7 +95,11 @@ var bootstrap = check{
 // inTemp calls f with a directory that is removed afterwards. Others may enter
 // it: apt and QEMU run as users of their own.
 func inTemp(f func(dir string) (string, error)) (string, error) {
-	dir, err := os.MkdirTemp("", "mesh-lab-")
+	name, err := prefix()
+	if err != nil {
+		return "", err
+	}
+	dir, err := os.MkdirTemp("", name)
 	if err != nil {
 		return "", err
 	}

@@ -3,12 +3,15 @@
 // list and no device file.
 //
 // It changes nothing that stays: links and namespaces it makes end with it even
-// if it is killed (a mount in the temporary directory does not), and a libvirt
-// daemon that it starts is ended again. Only cmd/lab imports it.
+// if it is killed, and a libvirt daemon that it starts is ended again. Machines,
+// and what is in the temporary directory, a mount among it, carry the name of
+// their process; of one that was killed the next verification removes them. Only
+// cmd/lab imports it.
 package verify
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 )
@@ -21,6 +24,8 @@ const (
 	OK       Verdict = "ok"
 	Missing  Verdict = "missing"  // a scenario needs it
 	Optional Verdict = "optional" // it is not there; what is lost is said
+	// Unchecked is neither: nothing to check it with is there.
+	Unchecked Verdict = "unchecked"
 )
 
 // Result is one check, done. Its JSON form is part of `lab verify --json`.
@@ -34,9 +39,10 @@ type Result struct {
 
 // Config is what a verification looks at.
 type Config struct {
-	Store   string // the lab's store, which need not exist
-	Runtime string // the runtime directory that all labs share
-	UID     int    // of the process
+	Store   string                 // the lab's store, which need not exist
+	Layer   func(id string) string // the file of a layer of the store
+	Runtime string                 // the runtime directory that all labs share
+	UID     int                    // of the process
 }
 
 // timeLimit bounds each check.
@@ -50,9 +56,17 @@ type check struct {
 	remedy   string
 }
 
+// unchecked is why a check could not begin.
+type unchecked struct{ error }
+
+func (u unchecked) Unwrap() error { return u.error }
+
+// guestRemedy is what lets a check begin that needs a guest.
+const guestRemedy = "build the image and raise once, or lab image warm; then lab verify again"
+
 // Run does every check in turn and reports each as it is done; a nil report is
 // allowed. Without root that is the only one. The error is ctx's, or that what
-// was made could not be undone.
+// was made could not be undone; it may be an earlier verification's.
 func Run(ctx context.Context, cfg Config, report func(Result)) ([]Result, error) {
 	if report == nil {
 		report = func(Result) {}
@@ -61,6 +75,7 @@ func Run(ctx context.Context, cfg Config, report func(Result)) ([]Result, error)
 	checks := []check{root(cfg), memory, storeSpace(cfg), diskImages, fileSystems, bootstrap}
 	checks = append(checks, v.checks()...)
 	checks = append(checks, v.memoryChecks()...)
+	checks = append(checks, v.guestChecks()...)
 	checks = append(checks, tap, bridge, nat, impairments, powerCut)
 	var results []Result
 	for _, c := range checks {
@@ -74,7 +89,10 @@ func Run(ctx context.Context, cfg Config, report func(Result)) ([]Result, error)
 			break
 		}
 	}
-	err := v.release(context.WithoutCancel(ctx))
+	var err error
+	if undo := context.WithoutCancel(ctx); cfg.UID == 0 {
+		err = errors.Join(v.sweep(undo), v.release(undo))
+	}
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
@@ -91,6 +109,9 @@ func (c check) run(ctx context.Context) Result {
 		r.Verdict, r.Seen, r.Remedy = Missing, oneLine(err.Error()), c.remedy
 		if c.optional {
 			r.Verdict = Optional
+		}
+		if errors.As(err, new(unchecked)) {
+			r.Verdict, r.Seen, r.Remedy = Unchecked, "not checked: "+r.Seen, guestRemedy
 		}
 	}
 	return r
