@@ -1,6 +1,8 @@
 package verify_test
 
 import (
+	"bufio"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,6 +17,7 @@ import (
 	"mesh/lab/machine"
 	"mesh/lab/machine/machinetest"
 	"mesh/lab/verify"
+	"mesh/lab/volatile"
 )
 
 // gone is the prefix of a process that has ended.
@@ -59,6 +62,58 @@ func TestAbandoned(t *testing.T) {
 		if got := verify.Abandoned(name); got != want {
 			t.Errorf("%q: %v, want %v", name, got, want)
 		}
+	}
+}
+
+// A verification that is killed amid its power cut leaves a mount that nobody
+// answers for.
+func TestSweepOfAKilledPowerCut(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root")
+	}
+	if err := volatile.Works(); err != nil {
+		t.Skip(err)
+	}
+	tmp := t.TempDir()
+	t.Setenv("TMPDIR", tmp)
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	child := exec.CommandContext(t.Context(), exe, "serve disks")
+	out, err := child.StdoutPipe()
+	if err == nil {
+		err = child.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := strings.TrimSpace(line)
+	mount := filepath.Join(dir, verify.DiskMount)
+	t.Cleanup(func() { _ = unix.Unmount(mount, unix.MNT_DETACH) })
+	h := fake{machinetest.New()}
+	if err := verify.Sweep(t.Context(), h); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.ReadDir(mount); err != nil {
+		t.Errorf("of one that lives: %v", err)
+	}
+	if err := child.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = child.Wait()
+	if _, err := os.ReadDir(mount); !errors.Is(err, unix.ENOTCONN) {
+		t.Errorf("the mount of one that was killed: %v", err)
+	}
+	if err := verify.Sweep(t.Context(), h); err != nil {
+		t.Fatal(err)
+	}
+	if left, err := os.ReadDir(tmp); err != nil || len(left) > 0 {
+		t.Errorf("left: %v, %v", left, err)
 	}
 }
 
