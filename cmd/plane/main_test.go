@@ -448,6 +448,8 @@ func TestCommandLine(t *testing.T) {
 		{"node list x", 2, "", "usage: mesh-plane node list"},
 		{"node list --jsno", 2, "", "unknown flag"},
 		{"node show", 2, "", "usage: mesh-plane node show NODE"},
+		{"node retire", 2, "", "usage: mesh-plane node retire NODE"},
+		{"node retire web --socket " + none, 4, "", "a plane has to run on this machine"},
 		{"assign web", 2, "", "usage: mesh-plane assign NODE MODULE"},
 		{"token issue --expires 10", 2, "", "--expires"},
 		{"token issue --expires -1h", 2, "", "wanted whole seconds"},

@@ -45,6 +45,9 @@ func (o *operator) showNode(n *api.NodeDetail) error {
 	var rows [][]string
 	add := func(what, value string) { rows = append(rows, []string{what, value}) }
 	add("state", stateOf(n.Node))
+	if n.RetiringSince != nil {
+		add("retiring", "since "+stamp(*n.RetiringSince)+"; it is removed once it has reported that it owns nothing any more")
+	}
 	add("enrolled", stamp(n.EnrolledAt))
 	add("key", n.Key)
 	add("addresses", orDash(join(n.Addresses)))
@@ -76,11 +79,31 @@ func (o *operator) showNode(n *api.NodeDetail) error {
 	return cli.Table(o.Out, []string{"RESOURCE", "KIND", "WHERE", "STATUS", "REASON"}, rows)
 }
 
+func (o *operator) nodeRetire() *cobra.Command {
+	return &cobra.Command{
+		Use: "retire NODE", Short: "Take everything from a node, then let it go",
+		Long: "Take everything from a node, then let it go: its host removes all that it made there, and reports it.\n" +
+			"The node is removed then, and its machine is a member of no mesh. One that is away is retired when it\n" +
+			"comes back; until then `node list` shows it as retiring. `node remove` does not wait.",
+		Args: cli.UsageArgs(cobra.ExactArgs(1)),
+		RunE: ask(o, func(ctx context.Context, c *api.Client, args []string) (*api.RetireResponse, error) {
+			return c.RetireNode(ctx, args[0])
+		}, func(r *api.RetireResponse) error {
+			what := "is being retired"
+			if !r.Changed {
+				what = "is being retired already"
+			}
+			_, err := fmt.Fprintf(o.Out, "node %s %s: generation %d\n", r.Node, what, r.Generation)
+			return err
+		}),
+	}
+}
+
 func (o *operator) nodeRemove() *cobra.Command {
 	return &cobra.Command{
 		Use: "remove NODE", Short: "Forget a node: its key is refused from now on",
 		Long: "Forget a node: its key is refused from now on, and its name and addresses are free.\n" +
-			"The machine is not touched: it goes on with its last declaration.",
+			"The machine is not touched: it goes on with its last declaration. `node retire` takes everything from it first.",
 		Args: cli.UsageArgs(cobra.ExactArgs(1)),
 		RunE: ask(o, func(ctx context.Context, c *api.Client, args []string) (map[string]string, error) {
 			return map[string]string{"removed": args[0]}, c.RemoveNode(ctx, args[0])
@@ -92,10 +115,14 @@ func (o *operator) nodeRemove() *cobra.Command {
 }
 
 func stateOf(n api.Node) string {
-	if n.State == api.Connected {
-		return n.State
+	state := n.State
+	if n.State != api.Connected {
+		state += " since " + stamp(n.StateSince)
 	}
-	return n.State + " since " + stamp(n.StateSince)
+	if n.RetiringSince != nil {
+		state += ", retiring"
+	}
+	return state
 }
 
 func acknowledged(n api.Node) string {

@@ -18,6 +18,9 @@ const Format = 2
 // Formats lists the formats this build reads; the profile reports it to the plane.
 func Formats() []int { return []int{1, 2} }
 
+// FormatFinal is the oldest format that has the word final.
+const FormatFinal = 2
+
 // FormatFor is the oldest format that has a word for everything in list.
 func FormatFor(list []Resource) int {
 	for _, r := range list {

@@ -22,6 +22,7 @@ const (
 	procedureIssueToken = "/mesh.plane.v1.Operator/IssueToken"
 	procedureNodes      = "/mesh.plane.v1.Operator/Nodes"
 	procedureNode       = "/mesh.plane.v1.Operator/Node"
+	procedureRetire     = "/mesh.plane.v1.Operator/RetireNode"
 	procedureRemove     = "/mesh.plane.v1.Operator/RemoveNode"
 	procedureAssign     = "/mesh.plane.v1.Operator/Assign"
 	procedureModules    = "/mesh.plane.v1.Operator/Modules"
@@ -74,6 +75,9 @@ type Node struct {
 	Declared     Generation    `json:"declared"`
 	Acknowledged *Acknowledge  `json:"acknowledged"` // null before the first report
 	Refused      *link.Refused `json:"refused"`      // what it is offered and does not follow; null: nothing
+	// RetiringSince is when it began to be retired; null: it is not. It goes when it
+	// has reported that it owns nothing any more.
+	RetiringSince *time.Time `json:"retiring_since"`
 }
 
 // Generation numbers a declaration.
@@ -123,6 +127,13 @@ type AssignResponse struct {
 	Module     string `json:"module"`
 	Changed    bool   `json:"changed"` // false: it was so already
 	Generation uint64 `json:"generation"`
+}
+
+// RetireResponse says what became of retiring a node.
+type RetireResponse struct {
+	Node       string `json:"node"`
+	Changed    bool   `json:"changed"`    // false: it was being retired already
+	Generation uint64 `json:"generation"` // the final one
 }
 
 // ConfigureRequest gives the plane another configuration.

@@ -112,6 +112,8 @@ func TestAnswersAreWhatTheyWere(t *testing.T) {
 		{"node-new", func() (any, error) { return c.Node(ctx, "one") }},
 		{"modules", func() (any, error) { return c.Modules(ctx) }},
 		{"assign", func() (any, error) { return c.Assign(ctx, api.AssignRequest{Node: "one", Module: "welcome"}) }},
+		{"retire", func() (any, error) { return c.RetireNode(ctx, "web") }},
+		{"node-retiring", func() (any, error) { return c.Node(ctx, "web") }},
 		{"configure", func() (any, error) {
 			next := planetest.Running(dir)
 			next.Listen = ":8443"
@@ -166,6 +168,7 @@ func TestRefusalsKeepTheirExitCode(t *testing.T) {
 		"a huge lifetime":   {func() error { _, err := c.IssueToken(ctx, api.TokenRequest{LifetimeSeconds: 1 << 62}); return err }, 2, "lifetime"},
 		"a negative one":    {func() error { _, err := c.IssueToken(ctx, api.TokenRequest{LifetimeSeconds: -5}); return err }, 2, "lifetime"},
 		"an unknown node":   {func() error { _, err := c.Node(ctx, "wbe"); return err }, 1, `"wbe"`},
+		"one to be retired": {func() error { _, err := c.RetireNode(ctx, "wbe"); return err }, 1, `"wbe"`},
 		"one to be removed": {func() error { return c.RemoveNode(ctx, "wbe") }, 1, `"wbe"`},
 		"an unknown module": {func() error { _, err := c.Assign(ctx, api.AssignRequest{Node: "web", Module: "x"}); return err }, 1, "welcome"},
 		"a bad configuration": {func() error {

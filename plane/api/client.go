@@ -78,6 +78,11 @@ func (c *Client) Node(ctx context.Context, name string) (*NodeDetail, error) {
 	return call[NodeRequest, NodeDetail](ctx, c, procedureNode, &NodeRequest{name})
 }
 
+// RetireNode takes everything from a node and lets it go.
+func (c *Client) RetireNode(ctx context.Context, name string) (*RetireResponse, error) {
+	return call[NodeRequest, RetireResponse](ctx, c, procedureRetire, &NodeRequest{name})
+}
+
 // RemoveNode forgets a node.
 func (c *Client) RemoveNode(ctx context.Context, name string) error {
 	_, err := call[NodeRequest, Empty](ctx, c, procedureRemove, &NodeRequest{name})

@@ -24,9 +24,10 @@ import (
 	"mesh/plane/registry"
 )
 
-// Enrolment issues tokens and removes nodes.
+// Enrolment issues tokens, retires nodes and removes them.
 type Enrolment interface {
 	Issue(ctx context.Context, r enrolment.TokenRequest) (identity.Token, error)
+	Retire(ctx context.Context, name string) (enrolment.Retirement, error)
 	Remove(ctx context.Context, name string) error
 }
 
@@ -140,6 +141,7 @@ func (s *Server) handler() http.Handler {
 	handle(mux, s, procedureIssueToken, s.issueToken)
 	handle(mux, s, procedureNodes, s.nodes)
 	handle(mux, s, procedureNode, s.node)
+	handle(mux, s, procedureRetire, s.retire)
 	handle(mux, s, procedureRemove, s.remove)
 	handle(mux, s, procedureAssign, s.assign)
 	handle(mux, s, procedureModules, s.modules)
@@ -217,6 +219,9 @@ func (s *Server) describe(st registry.Standing) Node {
 	if since, open := s.Links.Since(st.Key); open {
 		n.State, n.StateSince = Connected, since.UTC()
 	}
+	if at := st.RetiringAt; !at.IsZero() {
+		n.RetiringSince = &at
+	}
 	for _, a := range st.Addresses {
 		n.Addresses = append(n.Addresses, a.String())
 	}
@@ -224,6 +229,11 @@ func (s *Server) describe(st registry.Standing) Node {
 		n.Acknowledged = &Acknowledge{Generation{a.Epoch, a.Generation, a.Digest}, a.At, a.Counts}
 	}
 	return n
+}
+
+func (s *Server) retire(ctx context.Context, r *NodeRequest) (*RetireResponse, error) {
+	done, err := s.Enrolment.Retire(ctx, r.Name)
+	return &RetireResponse{done.Node, done.Changed, done.Generation}, err
 }
 
 func (s *Server) remove(ctx context.Context, r *NodeRequest) (*Empty, error) {

@@ -65,15 +65,16 @@ func (d *Declarer) next(modules module.Catalogue, n registry.Node) (*registry.De
 	if err != nil {
 		return nil, err
 	}
-	if format := declaration.FormatFor(resources); !slices.Contains(n.Profile.Formats, format) {
+	shall := d.document(n.Name, resources, n.Retiring())
+	if format := shall.Format; !slices.Contains(n.Profile.Formats, format) {
 		return nil, &refusal.Error{
 			Kind: refusal.Conflict,
 			What: fmt.Sprintf("declaring for node %q", n.Name),
-			Why:  fmt.Sprintf("its host (mesh-host %s) reads declarations of formats %v, and what is assigned to it needs %d", n.Profile.HostVersion, n.Profile.Formats, format),
+			Why:  fmt.Sprintf("its host (mesh-host %s) reads declarations of formats %v, and what is declared to it needs %d", n.Profile.HostVersion, n.Profile.Formats, format),
 			Do:   "upgrade mesh-host there",
 		}
 	}
-	content, err := d.contentOf(n.Name, resources)
+	content, err := contentOf(shall)
 	if err != nil {
 		return nil, err
 	}
@@ -85,7 +86,8 @@ func (d *Declarer) next(modules module.Catalogue, n registry.Node) (*registry.De
 	if last.Epoch == d.Mesh.Epoch {
 		next.Generation = last.Generation + 1
 	}
-	signed, digest, err := declaration.Sign(d.document(n.Name, next.Epoch, next.Generation, resources), d.Mesh.DeclarationKey)
+	shall.Epoch, shall.Generation = next.Epoch, next.Generation
+	signed, digest, err := declaration.Sign(shall, d.Mesh.DeclarationKey)
 	if err != nil {
 		return nil, fmt.Errorf("sign declaration of node %q: %v", n.Name, err)
 	}
@@ -93,19 +95,23 @@ func (d *Declarer) next(modules module.Catalogue, n registry.Node) (*registry.De
 	return &registry.Declaration{Node: n.Ref(), Declared: next, Signed: signed}, nil
 }
 
-func (d *Declarer) document(node string, epoch, generation uint64, resources []declaration.Resource) declaration.Declaration {
+// document is what node shall hold, as the very first generation.
+func (d *Declarer) document(node string, resources []declaration.Resource, final bool) declaration.Declaration {
+	format := declaration.FormatFor(resources)
+	if final {
+		format = max(format, declaration.FormatFinal)
+	}
 	return declaration.Declaration{
-		Format: declaration.FormatFor(resources), Mesh: d.Mesh.Name, Node: node,
-		Epoch: epoch, Generation: generation, Resources: resources,
+		Format: format, Mesh: d.Mesh.Name, Node: node, Epoch: 1, Generation: 1, Resources: resources, Final: final,
 	}
 }
 
-// contentOf names resources independently of when they were declared: the
-// digest they would have as the very first generation.
-func (d *Declarer) contentOf(node string, resources []declaration.Resource) (string, error) {
-	canonical, err := d.document(node, 1, 1, resources).Canonical()
+// contentOf names what a node shall hold independently of when it was declared:
+// the digest that first is given as the very first generation.
+func contentOf(first declaration.Declaration) (string, error) {
+	canonical, err := first.Canonical()
 	if err != nil {
-		return "", fmt.Errorf("write declaration of node %q: %v", node, err)
+		return "", fmt.Errorf("write declaration of node %q: %v", first.Node, err)
 	}
 	return declaration.Digest(canonical), nil
 }
@@ -180,6 +186,12 @@ func (d *Declarer) change(ctx context.Context, node, name string,
 			return registry.Change{}, UnknownNode(node)
 		} else if err != nil {
 			return registry.Change{}, err
+		}
+		if n.Retiring() {
+			return registry.Change{}, &refusal.Error{
+				Kind: refusal.Conflict, What: fmt.Sprintf("changing what is assigned to node %q", node),
+				Why: "it is being retired", Do: "to keep the machine, enrol it anew with another token",
+			}
 		}
 		done.Generation = n.Declared.Generation
 		change, err := decide(ctx, v, &n, m)

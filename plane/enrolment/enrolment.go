@@ -10,7 +10,6 @@ package enrolment
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -179,39 +178,6 @@ func (s *Service) checkHolders(ctx context.Context, v registry.View, node string
 		}
 	}
 	return nil
-}
-
-// Remove forgets a node: its key is refused from then on, and its name and
-// addresses are free. The machine itself is not touched. The error is a
-// *refusal.Error for an unknown node, and for the node the plane runs on.
-func (s *Service) Remove(ctx context.Context, name string) error {
-	err := s.Store.Update(ctx, func(ctx context.Context, v registry.View) (registry.Change, error) {
-		n, err := v.NodeNamed(ctx, name)
-		if errors.Is(err, registry.ErrUnknown) {
-			return registry.Change{}, declare.UnknownNode(name)
-		} else if err != nil {
-			return registry.Change{}, err
-		}
-		for _, has := range n.Modules {
-			m, err := s.Catalogue.Named(has)
-			if err != nil {
-				continue // a module of an older plane holds no node
-			}
-			if m.Instantiation == module.ExactlyOne {
-				return registry.Change{}, &refusal.Error{
-					Kind: refusal.Conflict,
-					What: fmt.Sprintf("removing node %q", name),
-					Why:  fmt.Sprintf("it has module %q, of which exactly one must run", has),
-				}
-			}
-		}
-		ref := n.Ref()
-		return registry.Change{At: s.Now(), Remove: &ref}, nil
-	})
-	if err == nil {
-		s.Log.Info("node removed", "node", name)
-	}
-	return err
 }
 
 // Attempt is what one machine sent to become a node.

@@ -151,6 +151,11 @@ func (g *Gateway) report(ctx context.Context, req *connect.Request[link.ReportRe
 	if err != nil {
 		return nil, g.wire(ctx, err, "report", c.node.Name)
 	}
+	if c.node.Retiring { // an answer that is lost is no harm: it asks again and is told that it is none of ours
+		if err := g.Enroller.Depart(ctx, c.key, req.Msg.Outcome); err != nil {
+			return nil, g.wire(ctx, err, "report", c.node.Name)
+		}
+	}
 	if r := req.Msg.Refused; r != nil {
 		g.Log.Error("node refuses what it is offered, and keeps what it holds", "node", c.node.Name, "generation", r.Generation, "digest", r.Digest, "err", r.Reason)
 	}

@@ -20,6 +20,7 @@ import (
 
 	"connectrpc.com/connect"
 
+	"mesh/host/declaration"
 	"mesh/host/identity"
 	"mesh/host/inventory"
 	"mesh/host/link"
@@ -27,10 +28,12 @@ import (
 	"mesh/plane/registry"
 )
 
-// Enroller decides on enrolments. Its error is a *link.Refusal to be told to
+// Enroller decides who comes and goes. An error of Enrol is a *link.Refusal to be told to
 // the caller, or trouble of the plane's own.
 type Enroller interface {
 	Enrol(ctx context.Context, a enrolment.Attempt) (enrolment.Grant, error)
+	// Depart hears what a node that is being retired came to, and may remove it.
+	Depart(ctx context.Context, key identity.NodePublicKey, outcome declaration.Outcome) error
 }
 
 // Nodes answers what a call needs to know. Errors match registry.ErrUnknown

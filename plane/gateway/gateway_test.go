@@ -161,6 +161,34 @@ func TestLink(t *testing.T) {
 	}
 }
 
+// TestANodeIsRetiredOverTheLink: the link that is up hears of it, and once the
+// end is reported the node is none any more; its report is answered all the same.
+func TestANodeIsRetiredOverTheLink(t *testing.T) {
+	r := start(t, planetest.Options{})
+	ctx := timeout(t)
+	h := r.enrolled(ctx, "web", "welcome")
+	stream, _ := watching(t, ctx, h)
+	defer stream.Close()
+	if _, err := r.Enrolments.Retire(ctx, "web"); err != nil {
+		t.Fatal(err)
+	}
+	if !stream.Receive() {
+		t.Fatal(stream.Err())
+	}
+	offer := *stream.Msg()
+	d, err := h.Fetch(ctx, offer.Digest, r.Mesh.DeclarationKey.Public().String())
+	if err != nil || !d.Final || offer.Generation != 2 {
+		t.Fatalf("%+v %+v %v", offer, d, err)
+	}
+	if err := h.Report(ctx, d, offer.Digest); err != nil {
+		t.Fatalf("the report that ends it: %v", err)
+	}
+	for stream.Receive() {
+	}
+	reason(t, stream.Err(), link.ReasonNotANode)
+	reason(t, h.Report(ctx, d, offer.Digest), link.ReasonNotANode)
+}
+
 func TestOffersRepeatAsASignOfLife(t *testing.T) {
 	r := start(t, planetest.Options{}, func(c *gateway.Config) { c.Keepalive = time.Millisecond })
 	ctx := timeout(t)

@@ -47,6 +47,9 @@ func Count(results []declaration.Result) Counts {
 	return c
 }
 
+// Settled tells whether a pass that came to c left nothing to be done.
+func (c Counts) Settled() bool { return c.Waiting+c.Failed == 0 }
+
 // String is for people: "3 in sync, 1 failed".
 func (c Counts) String() string {
 	parts := []string{fmt.Sprintf("%d in sync", c.InSync)}
@@ -78,6 +81,7 @@ type Standing struct {
 	Addresses    []netip.Addr
 	Modules      []string
 	EnrolledAt   time.Time
+	RetiringAt   time.Time // since when it is being retired; zero: it is not
 	SeenAt       time.Time // when the link was last known to be up, to a minute
 	Declared     Declared
 	Acknowledged Acknowledged
@@ -97,5 +101,6 @@ type Linked struct {
 	Name      string
 	MachineID string
 	Profile   inventory.Profile
+	Retiring  bool
 	Declared  Declared
 }

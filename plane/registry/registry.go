@@ -39,11 +39,16 @@ type Node struct {
 	Profile    inventory.Profile
 	Inventory  inventory.Inventory
 	EnrolledAt time.Time // of the present key
+	RetiringAt time.Time // since when it is being retired; zero: it is not
 	Declared   Declared
 }
 
 // Has tells whether module is assigned to n.
 func (n Node) Has(module string) bool { return slices.Contains(n.Modules, module) }
+
+// Retiring tells whether n is being retired: its declaration is the final one,
+// and it is removed once it has carried that out.
+func (n Node) Retiring() bool { return !n.RetiringAt.IsZero() }
 
 // Declared is the newest declaration of a node, without its bytes.
 type Declared struct {
@@ -102,6 +107,7 @@ type Change struct {
 	At     time.Time // when it was decided
 	Issue  *Token
 	Enrol  *Enrolment
+	Retire *Ref // marks it; its modules are left to Unassign, its end to Declare
 	Remove *Ref
 	// Assign and Unassign name a module that the node does not, or does, have.
 	Assign      []Assignment
@@ -112,7 +118,7 @@ type Change struct {
 
 // IsZero tells whether nothing changes.
 func (c Change) IsZero() bool {
-	return c.Issue == nil && c.Enrol == nil && c.Remove == nil && c.PlaneConfig == "" &&
+	return c.Issue == nil && c.Enrol == nil && c.Retire == nil && c.Remove == nil && c.PlaneConfig == "" &&
 		len(c.Assign)+len(c.Unassign)+len(c.Declare) == 0
 }
 

@@ -23,6 +23,11 @@ func apply(ctx context.Context, tx *sql.Tx, c registry.Change) error {
 			return fmt.Errorf("keep node %q: %v", c.Enrol.Node.Name, err)
 		}
 	}
+	if c.Retire != nil {
+		if err := w.retire(ctx, *c.Retire); err != nil {
+			return fmt.Errorf("retire node %q: %v", c.Retire.Name, err)
+		}
+	}
 	if c.Remove != nil {
 		if err := w.remove(ctx, *c.Remove); err != nil {
 			return fmt.Errorf("remove node %q: %v", c.Remove.Name, err)
@@ -118,7 +123,7 @@ func (w writer) enrol(ctx context.Context, e registry.Enrolment) error {
 		if err := w.exec(ctx, 1, `UPDATE keys SET forgotten_at = ? WHERE key = ?`, w.at, e.Replaces.String()); err != nil {
 			return err
 		}
-		if err := w.exec(ctx, 1, `UPDATE nodes SET profile = ?, inventory = ?, seen_at = ? WHERE id = ?`, string(profile), string(inv), w.at, id); err != nil {
+		if err := w.exec(ctx, 1, `UPDATE nodes SET profile = ?, inventory = ?, seen_at = ?, retiring_at = NULL WHERE id = ?`, string(profile), string(inv), w.at, id); err != nil {
 			return err
 		}
 		// The new host has reported nothing yet.
@@ -139,6 +144,14 @@ func (w writer) enrol(ctx context.Context, e registry.Enrolment) error {
 	}
 	return w.exec(ctx, 1, `UPDATE tokens SET secret = NULL, spent_at = ?, spent_by = ? WHERE id = ? AND spent_at IS NULL`,
 		w.at, e.Node.Key.String(), e.Token[:])
+}
+
+func (w writer) retire(ctx context.Context, n registry.Ref) error {
+	id, err := w.node(ctx, n.Key)
+	if err != nil {
+		return err
+	}
+	return w.exec(ctx, 1, `UPDATE nodes SET retiring_at = ? WHERE id = ? AND retiring_at IS NULL`, w.at, id)
 }
 
 // remove forgets a node's key and all that referred to the node, but for the

@@ -17,13 +17,13 @@ func (s *Store) Linked(ctx context.Context, key identity.NodePublicKey) (registr
 	var l registry.Linked
 	var profile string
 	row := s.read.QueryRowContext(ctx, `
-		SELECT n.name, n.machine_id, n.profile, d.epoch, d.generation, d.digest, d.content
+		SELECT n.name, n.machine_id, n.profile, n.retiring_at IS NOT NULL, d.epoch, d.generation, d.digest, d.content
 		FROM keys k
 		JOIN nodes n ON n.id = k.node
 		JOIN declarations d ON d.node = n.id
 		WHERE k.key = ? AND k.forgotten_at IS NULL
 		ORDER BY d.epoch DESC, d.generation DESC LIMIT 1`, key.String())
-	err := row.Scan(&l.Name, &l.MachineID, &profile, &l.Declared.Epoch, &l.Declared.Generation, &l.Declared.Digest, &l.Declared.Content)
+	err := row.Scan(&l.Name, &l.MachineID, &profile, &l.Retiring, &l.Declared.Epoch, &l.Declared.Generation, &l.Declared.Digest, &l.Declared.Content)
 	if err != nil {
 		return l, missing(err, "read node of key")
 	}
@@ -88,7 +88,7 @@ func (s *Store) details(ctx context.Context, whole bool, and string, args ...any
 		long = `n.profile, n.inventory, coalesce(r.results, '')`
 	}
 	rows, err := tx.QueryContext(ctx, `
-		SELECT n.id, n.name, k.key, k.since, n.seen_at, d.epoch, d.generation, d.digest, d.content,
+		SELECT n.id, n.name, k.key, k.since, n.seen_at, n.retiring_at, d.epoch, d.generation, d.digest, d.content,
 			r.at, coalesce(r.epoch, 0), coalesce(r.generation, 0), coalesce(r.digest, ''), coalesce(r.counts, '{}'), coalesce(r.refused, ''), `+long+`
 		FROM nodes n
 		JOIN keys k ON k.node = n.id AND k.forgotten_at IS NULL
@@ -123,9 +123,9 @@ func (s *Store) details(ctx context.Context, whole bool, and string, args ...any
 func scanDetail(rows *sql.Rows) (id int64, d registry.Detail, err error) {
 	var key, counts, refused, profile, inventory, results string
 	var since, seen int64
-	var reported sql.NullInt64
+	var reported, retiring sql.NullInt64
 	a := &d.Acknowledged
-	err = rows.Scan(&id, &d.Name, &key, &since, &seen, &d.Declared.Epoch, &d.Declared.Generation, &d.Declared.Digest, &d.Declared.Content,
+	err = rows.Scan(&id, &d.Name, &key, &since, &seen, &retiring, &d.Declared.Epoch, &d.Declared.Generation, &d.Declared.Digest, &d.Declared.Content,
 		&reported, &a.Epoch, &a.Generation, &a.Digest, &counts, &refused, &profile, &inventory, &results)
 	if err != nil {
 		return 0, d, err
@@ -133,7 +133,7 @@ func scanDetail(rows *sql.Rows) (id int64, d registry.Detail, err error) {
 	if d.Key, err = identity.ParseNodePublicKey(key); err != nil {
 		return 0, d, err
 	}
-	d.EnrolledAt, d.SeenAt, a.At = fromMillis(since), fromMillis(seen), timeOf(reported)
+	d.EnrolledAt, d.SeenAt, d.RetiringAt, a.At = fromMillis(since), fromMillis(seen), timeOf(retiring), timeOf(reported)
 	for _, part := range []struct {
 		text string
 		into any

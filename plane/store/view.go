@@ -74,7 +74,7 @@ func (v view) Nodes(ctx context.Context) ([]registry.Node, error) { return v.nod
 
 func (v view) nodes(ctx context.Context, and string, args ...any) ([]registry.Node, error) {
 	rows, err := v.q.QueryContext(ctx, `
-		SELECT n.id, n.name, k.key, n.profile, n.inventory, k.since, d.epoch, d.generation, d.digest, d.content
+		SELECT n.id, n.name, k.key, n.profile, n.inventory, k.since, n.retiring_at, d.epoch, d.generation, d.digest, d.content
 		FROM nodes n
 		JOIN keys k ON k.node = n.id AND k.forgotten_at IS NULL
 		LEFT JOIN declarations d ON (d.node, d.epoch, d.generation) = (
@@ -107,15 +107,15 @@ func (v view) nodes(ctx context.Context, and string, args ...any) ([]registry.No
 func scanNode(rows *sql.Rows) (id int64, n registry.Node, err error) {
 	var key, profile, inventory string
 	var since int64
-	var epoch, generation sql.NullInt64
+	var retiring, epoch, generation sql.NullInt64
 	var digest, content sql.NullString
-	if err := rows.Scan(&id, &n.Name, &key, &profile, &inventory, &since, &epoch, &generation, &digest, &content); err != nil {
+	if err := rows.Scan(&id, &n.Name, &key, &profile, &inventory, &since, &retiring, &epoch, &generation, &digest, &content); err != nil {
 		return 0, n, err
 	}
 	if n.Key, err = identity.ParseNodePublicKey(key); err != nil {
 		return 0, n, err
 	}
-	n.EnrolledAt = fromMillis(since)
+	n.EnrolledAt, n.RetiringAt = fromMillis(since), timeOf(retiring)
 	n.Declared = registry.Declared{Epoch: uint64(epoch.Int64), Generation: uint64(generation.Int64), Digest: digest.String, Content: content.String}
 	return id, n, errors.Join(json.Unmarshal([]byte(profile), &n.Profile), json.Unmarshal([]byte(inventory), &n.Inventory))
 }
