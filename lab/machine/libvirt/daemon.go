@@ -15,9 +15,11 @@ import (
 	rpc "github.com/digitalocean/go-libvirt"
 )
 
-// startTime bounds the start of the daemons up to the first answer; stopTime its end.
+// startTime bounds the start of the daemons up to the first answer: one that has
+// never seen this QEMU asks it first what it can do, which takes half a minute on a
+// busy machine whose KVM is none. stopTime bounds its end.
 const (
-	startTime = 20 * time.Second
+	startTime = 90 * time.Second
 	stopTime  = 15 * time.Second
 )
 
