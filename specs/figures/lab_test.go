@@ -204,11 +204,9 @@ func (m *measurement) steps(ctx context.Context, how string, n int, scenario str
 // skew notes what a snapshot says of its own cut.
 func (m *measurement) skew(ctx context.Context, n int, scenario string) {
 	var s struct {
-		Skew  float64 `json:"skew_seconds"`
-		Pause float64 `json:"paused_seconds"`
+		Skew float64 `json:"skew_seconds"`
 	}
 	if m.ask(ctx, &s, "snapshot", "show", scenario, "cut") {
 		m.phases.Add("snapshot: between the first and the last pause", n, time.Duration(s.Skew*float64(time.Second)))
-		m.phases.Add("snapshot: machines stand still", n, time.Duration(s.Pause*float64(time.Second)))
 	}
 }
