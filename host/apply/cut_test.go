@@ -56,8 +56,8 @@ func newRig(t *testing.T, s applytest.Scenario, below ...string) *rig {
 	return r
 }
 
-// quickDir is a directory in memory where there is one: what a loop device
-// calls durable need not reach a disk.
+// quickDir is a directory in memory where there is one: what a loop device calls
+// durable, or a process that is killed, need not reach a disk.
 func quickDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/dev/shm", "mesh-proof-")

@@ -131,8 +131,9 @@ func TestL1Kill(t *testing.T) {
 	r := &row{Level: "L1", What: "a process killed before every change"}
 	defer tried(t, r)()
 	p := newProof(t, nil)
+	dir := quickDir(t)
 	for k := 1; ; k += sparse() {
-		root := filepath.Join(t.TempDir(), "root")
+		root := filepath.Join(dir, "root")
 		if err := os.Mkdir(root, 0o755); err != nil {
 			t.Fatal(err)
 		}

@@ -32,7 +32,8 @@ type Directory interface {
 	// Rename durably gives a file another name, replacing what is there.
 	Rename(from, to string) error
 	// Lock makes the directory if it is absent and takes the writer's lock in
-	// the file name; the error matches ErrLocked when another process has it.
+	// the file name; the error matches ErrLocked when another process has it. What
+	// names are in the directory then, last.
 	Lock(name string) (io.Closer, error)
 }
 

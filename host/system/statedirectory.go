@@ -70,7 +70,8 @@ func (s *StateDirectory) Rename(from, to string) error {
 }
 
 // Lock implements store.Directory. It also removes what a crash left of a
-// replace that was going on.
+// replace that was going on, and makes the names there are last: a crash may have
+// been right behind the rename of one that is written to from here on.
 func (s *StateDirectory) Lock(name string) (io.Closer, error) {
 	dir, err := s.files.disk.OpenDir(s.path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -94,9 +95,11 @@ func (s *StateDirectory) Lock(name string) (io.Closer, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := sweep(dir); err != nil {
-		_ = lock.Close()
-		return nil, err
+	if err = sweep(dir); err == nil {
+		err = dir.Sync()
+	}
+	if err != nil {
+		return nil, errors.Join(err, lock.Close())
 	}
 	return lock, nil
 }

@@ -29,7 +29,7 @@ import (
 //   - every copy that is recorded is there;
 //   - no running service has read less than the last change of what it reads,
 //     and none is restarted more than once for it and once for each crash;
-//   - the accepted generation never falls;
+//   - the accepted generation never falls, from the moment it is called accepted;
 //   - no temporary file stays;
 //   - the store stays under its cap.
 type Checker struct {
@@ -100,6 +100,9 @@ func (c *Checker) Cut(m *systemtest.Machine, i int) error {
 	}
 	if len(view.Losses) > 0 {
 		return fmt.Errorf("the store lost something: %+v", view.Losses)
+	}
+	if a := view.Accepted; m.Promised() > 0 && (a == nil || a.Generation < m.Promised()) {
+		return fmt.Errorf("generation %d was accepted, and the store holds %+v", m.Promised(), a)
 	}
 	for _, c := range view.Copies {
 		if _, err := m.ReadContent(c.Digest); err != nil {

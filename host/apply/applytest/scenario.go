@@ -152,6 +152,7 @@ func Pass(ctx context.Context, m *systemtest.Machine, d apply.Desired) (declarat
 			return declaration.Outcome{}, err
 		}
 	}
+	m.Promise(d.Generation)
 	out, err := Applier(m, s).Reconcile(ctx, d)
 	if err != nil {
 		return out, err

@@ -32,10 +32,19 @@ type Machine struct {
 	Disk Storage
 	// Programs are what Try runs, by their path; they are given the content of the
 	// file that is the last argument.
-	Programs map[string]func(content string) error
-	cut      bool
-	hook     func(Op) error
+	Programs  map[string]func(content string) error
+	promising uint64 // promised once the next call is made: one that is put off has said that it was done
+	promised  uint64
+	cut       bool
+	hook      func(Op) error
 }
+
+// Promise notes, beside the machine where nothing is lost, that the host has
+// called a generation accepted.
+func (m *Machine) Promise(generation uint64) { m.promising = generation }
+
+// Promised is the newest generation that the host has called accepted; 0: none.
+func (m *Machine) Promised() uint64 { return m.promised }
 
 // Storage is a disk that a test looks at, and puts things on, by other means
 // than the host's: Disk in memory, or Tree on a real file system.
@@ -72,6 +81,9 @@ func (m *Machine) Hook(f func(Op) error) { m.hook = f }
 func (m *Machine) interfere(op Op) error {
 	if m.cut {
 		return ErrCut
+	}
+	if !op.fixed {
+		m.promised = max(m.promised, m.promising)
 	}
 	if m.hook == nil {
 		return nil
@@ -208,7 +220,7 @@ func (m *Machine) PowerCut(loss Loss) *Machine { return m.Rebooted(m.Disk.(*Disk
 // itself is not changed.
 func (m *Machine) Rebooted(on Storage) *Machine {
 	up := assemble(on, m.Packages.clone(), m.Services.rebooted())
-	up.Programs = m.Programs
+	up.Programs, up.promised = m.Programs, m.promised
 	for _, unit := range up.sorted() {
 		if unit.Enabled == "enabled" {
 			up.begin(unit)
