@@ -102,6 +102,7 @@ func (m *measurement) vagrant(ctx context.Context, n int) {
 	var list struct {
 		Images []struct {
 			Name  string `json:"name"`
+			State string `json:"state"` // "built": of the recipe as it is
 			Image *struct {
 				Disk    string `json:"disk"`
 				Kernel  string `json:"kernel"`
@@ -114,7 +115,7 @@ func (m *measurement) vagrant(ctx context.Context, n int) {
 		return
 	}
 	for _, i := range list.Images {
-		if i.Name != "debian-13" || i.Image == nil {
+		if i.Name != "debian-13" || i.State != "built" || i.Image == nil {
 			continue
 		}
 		ctx, cancel := context.WithTimeout(ctx, 12*time.Minute)
