@@ -145,7 +145,7 @@ func (p *proof) everyPowerCut() (cuts int, err error) {
 // the power while it recovers: what it sees then is not yet durable.
 func (p *proof) everyKill() error {
 	for k := 1; ; k += stride {
-		m, pass := p.stopped(k)
+		_, pass := p.stopped(k)
 		if pass == len(p.scenario.Passes) {
 			return nil
 		}
@@ -157,7 +157,7 @@ func (p *proof) everyKill() error {
 			moments = upTo(20)
 		}
 		for _, more := range moments {
-			m, pass = p.stopped(k)
+			m, pass := p.stopped(k)
 			m.Killed()
 			m.Hook(p.program.under(systemtest.CutAt(more)))
 			if pass = p.goOn(m, pass); pass == len(p.scenario.Passes) {
