@@ -17,6 +17,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/fstest"
 	"time"
@@ -44,7 +45,7 @@ type bed struct {
 	snapshots *snapshot.Snapshots
 	archive   *archive.Archive
 	store     string
-	serial    int
+	serial    atomic.Int64
 }
 
 // newBed makes a lab machine whose image has that disk; empty: it has no image.
@@ -87,11 +88,10 @@ func newBedIn(t *testing.T, dir, disk string) *bed {
 
 var start = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 
-func (b *bed) now() time.Time { b.serial++; return start.Add(time.Duration(b.serial) * time.Second) }
+func (b *bed) now() time.Time { return start.Add(time.Duration(b.serial.Add(1)) * time.Second) }
 
 func (b *bed) id(t *testing.T) string {
-	b.serial++
-	sum := sha256.Sum256(fmt.Appendf(nil, "%s %s %d", t.Name(), b.store, b.serial))
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s %s %d", t.Name(), b.store, b.serial.Add(1)))
 	return hex.EncodeToString(sum[:16])
 }
 

@@ -82,7 +82,7 @@ func (w *Way) Dial(ctx context.Context, port uint16) (net.Conn, error) {
 		switch {
 		case err == nil:
 			return conn, nil
-		case ctx.Err() != nil:
+		case ended(ctx):
 			return nil, context.Cause(ctx)
 		case errors.Is(err, syscall.ECONNREFUSED):
 			return nil, fmt.Errorf("port %d: %w", port, ErrRefused)
@@ -90,6 +90,15 @@ func (w *Way) Dial(ctx context.Context, port uint16) (net.Conn, error) {
 		problems = append(problems, err)
 	}
 	return nil, fmt.Errorf("port %d: %w: %v", port, ErrSilent, errors.Join(problems...))
+}
+
+// ended tells whether ctx has come to its end, also where only whoever waited by
+// its deadline knows yet.
+func ended(ctx context.Context) bool {
+	if deadline, limited := ctx.Deadline(); limited && !time.Now().Before(deadline) {
+		<-ctx.Done()
+	}
+	return ctx.Err() != nil
 }
 
 func (w *Way) dial(ctx context.Context, c cable, port uint16) (conn net.Conn, err error) {

@@ -246,6 +246,9 @@ func links(t *testing.T, space string) (names []string) {
 	t.Helper()
 	list := func() error {
 		all, err := netlink.LinkList()
+		for errors.Is(err, netlink.ErrDumpInterrupted) { // something changed meanwhile
+			all, err = netlink.LinkList()
+		}
 		for _, l := range all {
 			names = append(names, l.Attrs().Name)
 		}

@@ -22,6 +22,8 @@ var sockets = []string{"/run/libvirt/libvirt-sock", "/run/libvirt/virtqemud-sock
 const (
 	// callTime bounds a call whose context has no deadline of its own.
 	callTime = 60 * time.Second
+	// openTime bounds the opening of a session.
+	openTime = 20 * time.Second
 	// sweepTime bounds the undoing of a call that was given up.
 	sweepTime = 15 * time.Second
 )
@@ -30,19 +32,24 @@ const (
 var errNoDaemon = errors.New("no libvirt daemon answers on " + sockets[0] + "; start one (`lab verify` shows what is missing)")
 
 // connect opens a session with the first daemon that listens. When ctx ends
-// the connection is closed, which ends whatever runs on it. The caller hangs up.
+// the connection is closed, which ends whatever runs on it; not while it is being
+// opened, which has a limit of its own: the library does not bear it. The caller
+// hangs up.
 func connect(ctx context.Context, sockets []string) (c *rpc.Libvirt, hangUp func(), err error) {
 	conn, err := dial(ctx, sockets)
 	if err != nil {
 		return nil, nil, err
 	}
-	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	c = rpc.NewWithDialer(dialers.NewAlreadyConnected(conn))
-	if err := c.ConnectToURI(rpc.QEMUSystem); err != nil {
-		stop()
+	err = conn.SetDeadline(time.Now().Add(openTime))
+	if err == nil {
+		err = c.ConnectToURI(rpc.QEMUSystem)
+	}
+	if err = errors.Join(err, conn.SetDeadline(time.Time{})); err != nil {
 		_ = conn.Close()
 		return nil, nil, err
 	}
+	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	return c, func() {
 		stop()
 		_ = c.Disconnect() // polite; it fails where the connection is closed already

@@ -1,6 +1,7 @@
 package network
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -32,7 +33,7 @@ func applyAddrs(link netlink.Link, addrs []netip.Prefix) (lost bool, err error) 
 			return false, fmt.Errorf("give it %s: %v", a, err)
 		}
 	}
-	has, err := netlink.AddrList(link, netlink.FAMILY_ALL)
+	has, err := whole(func() ([]netlink.Addr, error) { return netlink.AddrList(link, netlink.FAMILY_ALL) })
 	if err != nil {
 		return false, fmt.Errorf("list its addresses: %v", err)
 	}
@@ -65,7 +66,9 @@ func applyRoutes(routes []Route) error {
 		}
 	}
 	ours := &netlink.Route{Table: unix.RT_TABLE_MAIN, Protocol: protocol}
-	has, err := netlink.RouteListFiltered(netlink.FAMILY_ALL, ours, netlink.RT_FILTER_TABLE|netlink.RT_FILTER_PROTOCOL)
+	has, err := whole(func() ([]netlink.Route, error) {
+		return netlink.RouteListFiltered(netlink.FAMILY_ALL, ours, netlink.RT_FILTER_TABLE|netlink.RT_FILTER_PROTOCOL)
+	})
 	if err != nil {
 		return fmt.Errorf("list routes: %v", err)
 	}
@@ -97,4 +100,14 @@ func ownWay(way *netlink.Route, r Route) error {
 		way.Priority = 256 // IP6_RT_PRIO_ADDRCONF: net/ipv6/route.h
 	}
 	return nil
+}
+
+// whole lists again what changed while it was listed: netlink(7), NLM_F_DUMP_INTR.
+func whole[T any](list func() ([]T, error)) (all []T, err error) {
+	for range 20 {
+		if all, err = list(); !errors.Is(err, netlink.ErrDumpInterrupted) {
+			break
+		}
+	}
+	return all, err
 }
