@@ -89,5 +89,5 @@ func (c *Client) Ask(ctx context.Context, method, path string, body []byte) ([]b
 // process that has ended before it answered.
 func absent(err error) bool {
 	return errors.Is(err, syscall.ENOENT) || errors.Is(err, syscall.ECONNREFUSED) ||
-		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, io.EOF)
+		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) || errors.Is(err, io.EOF)
 }
