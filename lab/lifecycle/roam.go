@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"mesh/lab/guest"
 	"mesh/lab/machine"
@@ -106,8 +107,37 @@ func (l *Lab) replug(ctx context.Context, m Machine, pulled bool, roam func() er
 	if pulled {
 		return err
 	}
+	l.noticed(ctx, m, mac)
 	// Back into a socket in any case, also if whoever asked has gone.
 	return errors.Join(err, l.cfg.Abuse.Link(context.WithoutCancel(ctx), m.Spec.Name, mac, true))
+}
+
+// noticeScript waits until everybody on a machine is told that the cable of the
+// NIC of a MAC is out: the kernel holds such news back for up to a second, and
+// tells nothing of what was over before.
+const noticeScript = `for turn in $(seq 100); do
+	for nic in /sys/class/net/*; do
+		read -r mac <"$nic/address"
+		read -r state <"$nic/operstate"
+		[ "$mac" != %s ] || [ "$state" = up ] || exit 0
+	done
+	sleep 0.05
+done
+exit 1`
+
+// noticeLimit bounds how long a machine may take to notice.
+const noticeLimit = 20 * time.Second
+
+// noticed waits until a machine that runs has noticed that its cable is out, so
+// that it asks for addresses once it is in again. One that cannot be asked is
+// given up; whether it gets there is seen afterwards.
+func (l *Lab) noticed(ctx context.Context, m Machine, mac string) {
+	if state, err := l.cfg.Hypervisor.State(ctx, m.Spec.Name); err != nil || state != machine.Running {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, noticeLimit)
+	defer cancel()
+	_, _ = l.cfg.Guest.Exec(ctx, m.Spec.Name, guest.Shell(fmt.Sprintf(noticeScript, mac)))
 }
 
 // settled waits until a machine that runs has the addresses of where it stands.
