@@ -148,6 +148,10 @@ func (i Inspection) Status() (Status, error) {
 		State: StateHosted, HostVersion: i.Version,
 		Resources: []StatusItem{}, Owed: []StatusOwed{}, Left: []StatusLeft{}, Losses: []StatusLoss{}, Problems: []string{},
 	}
+	// What is being done is read before what is done: a pass that is seen to have
+	// ended has all of it on record.
+	linkState, linkErr := load[LinkState](i.Runtime, linkName)
+	pass, passErr := load[PassState](i.Runtime, passName)
 	view, _, err := store.Read(i.Store, RecordExpected(i.Identity))
 	if err != nil {
 		return Status{}, fmt.Errorf("read this machine's record: %w", err)
@@ -156,8 +160,6 @@ func (i Inspection) Status() (Status, error) {
 	if err != nil {
 		s.Problems = append(s.Problems, oneLine(err.Error()))
 	}
-	linkState, linkErr := load[LinkState](i.Runtime, linkName)
-	pass, passErr := load[PassState](i.Runtime, passName)
 	if err := errors.Join(linkErr, passErr); err != nil {
 		s.Problems = append(s.Problems, oneLine(fmt.Sprintf("read what mesh-host is doing: %v", err)))
 	}
