@@ -127,18 +127,12 @@ func describe(ctx context.Context, dir string, where map[string]string) (all []s
 		if err != nil || e.IsDir() || path == "manifest.json" {
 			return err
 		}
-		f, err := os.Open(filepath.Join(dir, path))
+		file := filepath.Join(dir, path)
+		n, digest, err := snapshot.Seal(ctx, file)
 		if err != nil {
 			return err
 		}
-		defer f.Close()
-		sum := sha256.New()
-		n, err := io.Copy(sum, reader{ctx, f})
-		if err != nil {
-			return err
-		}
-		digest := hex.EncodeToString(sum.Sum(nil))
-		all, where[digest] = append(all, snapshot.File{Path: path, Bytes: n, SHA256: digest}), f.Name()
+		all, where[digest] = append(all, snapshot.File{Path: path, Bytes: n, SHA256: digest}), file
 		return nil
 	})
 	return all, err

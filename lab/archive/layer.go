@@ -2,8 +2,6 @@ package archive
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -21,7 +19,7 @@ func (i *importing) layer(ctx context.Context, m *snapshot.Manifest, was map[str
 	name, image := below(*m, l.ID)
 	path := i.cfg.Lab.Layer(l.ID)
 	if _, err := os.Lstat(path); err == nil {
-		l.Bytes, l.SHA256, err = measure(ctx, path)
+		l.Bytes, l.SHA256, err = snapshot.Seal(ctx, path)
 		return err
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -46,7 +44,7 @@ func (i *importing) layer(ctx context.Context, m *snapshot.Manifest, was map[str
 		if err := i.cfg.Disks.Rebase(ctx, from, here); err != nil {
 			return fmt.Errorf("put disk layer %s on the image that is here: %w", l.ID, err)
 		}
-		if l.Bytes, l.SHA256, err = measure(ctx, from); err != nil {
+		if l.Bytes, l.SHA256, err = snapshot.Seal(ctx, from); err != nil {
 			return err
 		}
 	}
@@ -99,21 +97,6 @@ func duplicate(from, to string) error {
 	}
 	_, err = io.Copy(f, source)
 	return errors.Join(err, f.Close())
-}
-
-// measure makes a file durable and reads it.
-func measure(ctx context.Context, path string) (int64, string, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return 0, "", err
-	}
-	defer f.Close()
-	sum := sha256.New()
-	n, err := io.Copy(sum, reader{ctx, f})
-	if err == nil {
-		err = f.Sync()
-	}
-	return n, hex.EncodeToString(sum.Sum(nil)), err
 }
 
 func syncDir(dir string) error {

@@ -42,7 +42,7 @@ func (t *taking) layers(ctx context.Context) ([]Layer, error) {
 	for i := range all {
 		if l := &all[i]; l.SHA256 == "" {
 			group.Go(func() (err error) {
-				l.Bytes, l.SHA256, err = seal(ctx, t.cfg.Lab.Layer(l.ID))
+				l.Bytes, l.SHA256, err = Seal(ctx, t.cfg.Lab.Layer(l.ID))
 				return err
 			})
 		}
@@ -60,7 +60,7 @@ func (t *taking) files(ctx context.Context) ([]File, error) {
 	for i := range all {
 		f := &all[i]
 		group.Go(func() (err error) {
-			f.Bytes, f.SHA256, err = seal(ctx, filepath.Join(t.dir, f.Path))
+			f.Bytes, f.SHA256, err = Seal(ctx, filepath.Join(t.dir, f.Path))
 			return err
 		})
 	}
@@ -78,8 +78,9 @@ func filesBelow(dir string) (all []File, err error) {
 	return all, err
 }
 
-// seal makes a file durable and measures it.
-func seal(ctx context.Context, path string) (bytes int64, digest string, err error) {
+// Seal makes a file durable and measures it, until ctx ends: its length, and its
+// SHA-256 as manifests have it.
+func Seal(ctx context.Context, path string) (bytes int64, digest string, err error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return 0, "", err
