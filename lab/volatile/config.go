@@ -4,11 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
-
-	"github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
 
 	"mesh/lab/companion"
 )
@@ -40,47 +36,15 @@ func (c Config) limit() int64 {
 // can be lost.
 func (c Config) Disk(file string) string { return filepath.Join(c.Mount, filepath.Base(file)) }
 
+// config is how a server is told its Config.
+var config = companion.Config[Config]{What: "configuration of disks", Check: Config.check}
+
 // ParseConfig reads a configuration as Start wrote it. Unknown and repeated
 // members, and what nothing can be served with, are refused.
-func ParseConfig(r io.Reader) (Config, error) {
-	var c Config
-	if err := json.UnmarshalRead(r, &c, json.RejectUnknownMembers(true)); err != nil {
-		return Config{}, fmt.Errorf("read configuration of disks: %v", err)
-	}
-	return c, c.check()
-}
+func ParseConfig(r io.Reader) (Config, error) { return config.Parse(r) }
 
 // ReadConfig reads a configuration from a file.
-func ReadConfig(path string) (Config, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return Config{}, fmt.Errorf("read configuration of disks: %v", err)
-	}
-	defer f.Close()
-	c, err := ParseConfig(f)
-	if err != nil {
-		return Config{}, fmt.Errorf("%s: %w", path, err)
-	}
-	return c, nil
-}
-
-func writeConfig(path string, c Config) error {
-	err := c.check()
-	var text []byte
-	if err == nil {
-		text, err = json.Marshal(c, jsontext.WithIndent("  "), json.Deterministic(true))
-	}
-	if err == nil {
-		err = os.WriteFile(path+".new", append(text, '\n'), 0o600)
-	}
-	if err == nil {
-		err = os.Rename(path+".new", path)
-	}
-	if err != nil {
-		return fmt.Errorf("write configuration of disks %s: %w", path, err)
-	}
-	return nil
-}
+func ReadConfig(path string) (Config, error) { return config.Read(path) }
 
 // check finds what nothing can be served with, all of it at once.
 func (c Config) check() error {

@@ -19,7 +19,7 @@ func arguments(configPath string) []string { return []string{"disks", "--config"
 // outlives the caller. It returns when the disks are there. When it fails, nothing
 // is left but the log and the configuration.
 func Start(ctx context.Context, exe, configPath string, c Config) (companion.Process, error) {
-	if err := writeConfig(configPath, c); err != nil {
+	if err := config.Write(configPath, c); err != nil {
 		return companion.Process{}, err
 	}
 	p, err := companion.Start(ctx, companion.Command{Exe: exe, Args: arguments(configPath), Log: c.Log})

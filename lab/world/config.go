@@ -4,58 +4,24 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"strings"
-
-	"github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
 
 	"mesh/lab/companion"
 )
 
+// configuration is how a world is told its Config.
+var configuration = companion.Config[Config]{What: "world configuration", Check: Config.check}
+
 // ParseConfig reads a configuration as WriteConfig wrote it. Unknown and
 // repeated members, and what no world could run with, are refused.
-func ParseConfig(r io.Reader) (Config, error) {
-	var c Config
-	if err := json.UnmarshalRead(r, &c, json.RejectUnknownMembers(true)); err != nil {
-		return Config{}, fmt.Errorf("read world configuration: %v", err)
-	}
-	return c, c.check()
-}
+func ParseConfig(r io.Reader) (Config, error) { return configuration.Parse(r) }
 
 // ReadConfig reads a configuration from a file.
-func ReadConfig(path string) (Config, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return Config{}, fmt.Errorf("read world configuration: %v", err)
-	}
-	defer f.Close()
-	c, err := ParseConfig(f)
-	if err != nil {
-		return Config{}, fmt.Errorf("%s: %w", path, err)
-	}
-	return c, nil
-}
+func ReadConfig(path string) (Config, error) { return configuration.Read(path) }
 
 // WriteConfig replaces a file with a configuration.
-func WriteConfig(path string, c Config) error {
-	err := c.check()
-	var text []byte
-	if err == nil {
-		text, err = json.Marshal(c, jsontext.WithIndent("  "), json.Deterministic(true))
-	}
-	if err == nil {
-		err = os.WriteFile(path+".new", append(text, '\n'), 0o600)
-	}
-	if err == nil {
-		err = os.Rename(path+".new", path)
-	}
-	if err != nil {
-		return fmt.Errorf("write world configuration %s: %v", path, err)
-	}
-	return nil
-}
+func WriteConfig(path string, c Config) error { return configuration.Write(path, c) }
 
 // check finds what no world could run with, all of it at once.
 func (c Config) check() error {
