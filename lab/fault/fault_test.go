@@ -253,6 +253,7 @@ func FuzzTimeline(f *testing.F) {
 	f.Add("steps: [{at: 0s, fault: partition, on: one, from: [two, world], name: split}, {at: 1d, undo: split}]")
 	f.Add("steps:\n  - &a {at: 1s}\n  - *a\n")
 	f.Add("steps: [[[")
+	f.Add("steps: [{at: 1s, fault: loss, on: [Q], share: 3%}]")
 	f.Fuzz(func(t *testing.T, text string) {
 		timeline, err := fault.ParseTimeline("t.yaml", strings.NewReader(text))
 		if err != nil {

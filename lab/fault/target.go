@@ -1,8 +1,11 @@
 package fault
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
+
+	"mesh/lab/scenario"
 )
 
 // TargetKind is what a target is.
@@ -26,7 +29,8 @@ type Target struct {
 	Segment string // of a machine's NIC; empty: all of them
 }
 
-// ParseTarget reads a target's text. Whether it exists is Resolve's to say.
+// ParseTarget reads a target's text: its names are such as a scenario may have.
+// Whether it exists is Resolve's to say.
 func ParseTarget(text string) (Target, error) {
 	kind, name, qualified := strings.Cut(text, ":")
 	if !qualified {
@@ -48,6 +52,11 @@ func ParseTarget(text string) (Target, error) {
 	}
 	if t.Name == "" || strings.ContainsAny(t.Name+t.Segment, "@: \t\n,") {
 		return Target{}, fmt.Errorf("%q is no target; write NAME, machine:NAME, machine:NAME@SEGMENT, segment:NAME, router:NAME, service:NAME or world", text)
+	}
+	for _, name := range []string{t.Name, cmp.Or(t.Segment, t.Name)} {
+		if err := scenario.CheckName(name); err != nil {
+			return Target{}, fmt.Errorf("%q is no target: %v", text, err)
+		}
 	}
 	return t, nil
 }
