@@ -32,14 +32,15 @@ func newExport(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "export NAME SNAPSHOT",
 		Short: "Write a snapshot and all that it stands on into one file",
-		Long: `Write a snapshot and all that it stands on into one file, which "lab import" takes
-in on another lab machine, under another user, into another store. Its beginning
-says what it takes to restore it: QEMU, machine type, CPU and accelerator.
+		Long: `Write a snapshot and all that it stands on into one file, which "lab import"
+takes in on another lab machine, under another user, into another store. Its
+beginning says what it takes to restore it: QEMU, machine type, CPU and
+accelerator.
 
 The file holds the memory of the machines, and so their secrets.`,
 		Example: `  lab export trio enrolled                       trio-enrolled.meshlab
   lab export trio enrolled -o - | ssh other lab import -
-  lab export trio enrolled --without-images      where the image is the same there`,
+  lab export trio enrolled --without-images  where the image is the same`,
 		Args:              cli.UsageArgs(cobra.ExactArgs(2)),
 		ValidArgsFunction: a.completeSnapshot(2),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -93,13 +94,13 @@ func newImport(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "import FILE",
 		Short: "Take in a snapshot that was exported",
-		Long: `Take in a snapshot that was exported; "lab restore" then makes it run on. That it
-can be restored here is checked before anything is stored; then every content
+		Long: `Take in a snapshot that was exported; "lab restore" then makes it run on. That
+it can be restored here is checked before anything is stored; then every content
 is compared with its digest. What is in the file is run as it is: take in what
 you would run.`,
 		Example: `  lab import trio-enrolled.meshlab
   lab import trio-enrolled.meshlab --as theirs
-  lab import trio-enrolled.meshlab --dry-run     what is in it, and whether it fits here`,
+  lab import trio-enrolled.meshlab --dry-run     what is in it; does it fit?`,
 		Args: cli.UsageArgs(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
 			in := a.In
@@ -147,12 +148,13 @@ func newMove(a *app) *cobra.Command {
 		Use:   "move NAME qemu+ssh://HOST",
 		Short: "Move a raised scenario to another lab machine, where it runs on",
 		Long: `Move a raised scenario to another lab machine, where it runs on from the instant
-of a snapshot: machines with their memory, world and faults, over ssh, in libvirt's
-form of a hypervisor behind it. The lab has to be installed there, for a user who
-is root. Here the scenario runs until all its machines answer there, and is then
-destroyed; its snapshots stay. If anything fails it runs on here.
+of a snapshot: machines with their memory, world and faults, over ssh, in
+libvirt's form of a hypervisor behind it. The lab has to be installed there, for
+a user who is root. Here the scenario runs until all its machines answer there,
+and is then destroyed; its snapshots stay. If anything fails it runs on here.
 
-Its world is a new one there, whose issuer has a new root (see lab restore --as).`,
+Its world is a new one there, whose issuer has a new root
+(see lab restore --as).`,
 		Example: `  lab move trio qemu+ssh://root@two.example
   lab move trio qemu+ssh://root@two.example --rsh "ssh -i /root/.ssh/lab"
   lab move trio qemu+ssh://two --lab "sudo lab --store /srv/lab"`,

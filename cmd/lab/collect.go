@@ -30,7 +30,7 @@ func newCollect(a *app) *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "collect NAME",
-		Short: "Collect everything that may explain how a scenario came to be as it is",
+		Short: "Collect all that may explain how a scenario came to be as it is",
 		Long: `Collect everything that may explain how a scenario came to be as it is, into one
 directory with an index: consoles with the times of their lines, journals, the
 status of host and plane, the world's log, its links, ways and filters, captures

@@ -31,9 +31,9 @@ func newConsole(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "console NAME MACHINE",
 		Short: "Sit at a machine's serial console, or read what it wrote there",
-		Long: `Sit at a machine's serial console; root is logged in there. What it wrote last is
-shown first. Ctrl-] leaves, and nothing else does: when the machine's power is
-cut, the console waits until it is back. One person at a time can sit there.
+		Long: `Sit at a machine's serial console; root is logged in there. What it wrote last
+is shown first. Ctrl-] leaves, and nothing else does: when the machine's power
+is cut, the console waits until it is back. One person at a time can sit there.
 
 Everything that a machine writes is recorded, with the time at which each line
 came: --log prints it, from its first boot on.`,

@@ -94,8 +94,8 @@ func newReap(a *app) *cobra.Command {
 		Use:   "reap",
 		Short: "Remove what commands that were killed left behind",
 		Long: `Remove what commands that were killed left behind: every scenario whose record
-names a process that is gone, every warm image that was left unfinished, and what
-is left of snapshots that are not whole. Exactly what those records name is
+names a process that is gone, every warm image that was left unfinished, and
+what is left of snapshots that are not whole. Exactly what those records name is
 removed. A scenario of which a snapshot was being taken is not: it runs on.`,
 		Args: cli.UsageArgs(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {

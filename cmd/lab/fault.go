@@ -36,9 +36,9 @@ func newFaultAdd(a *app) *cobra.Command {
 		Long: `Make a fault strike the scenario that is raised as NAME. The answer is the
 fault's name, by which it is undone.
 
-KIND is one of ` + "`lab fault kinds`" + `, which tells what each strikes and takes. TARGET is
-a name, or says of what kind it is: machine:NAME, machine:NAME@SEGMENT (one of its
-NICs), segment:NAME, router:NAME, service:NAME, or world.`,
+KIND is one of ` + "`lab fault kinds`" + `, which tells what each strikes and takes.
+TARGET is a name, or says of what kind it is: machine:NAME, machine:NAME@SEGMENT
+(one of its NICs), segment:NAME, router:NAME, service:NAME, or world.`,
 		Example: `  lab fault add first-node loss two --share 30% --direction out
   lab fault add first-node partition one --from two,world --name split
   lab fault add first-node delay router:gateway --delay 150ms --jitter 20ms
@@ -165,6 +165,7 @@ func newFaultRemove(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:               "remove NAME FAULT... | NAME --all",
 		Short:             "Undo faults",
+		SuggestFor:        []string{"undo"},
 		Example:           "  lab fault remove first-node split\n  lab fault remove first-node --all",
 		ValidArgsFunction: a.completeFault,
 		Args: func(_ *cobra.Command, args []string) error {
@@ -199,29 +200,59 @@ func newFaultKinds(a *app) *cobra.Command {
 			if asJSON {
 				return cli.JSON(a.Out, fault.Kinds())
 			}
-			var rows [][]string
-			for _, k := range fault.Kinds() {
-				var on, takes []string
-				for _, t := range k.On {
-					on = append(on, string(t))
-				}
-				for _, key := range k.Needs {
-					takes = append(takes, "--"+key)
-				}
-				for _, key := range k.Takes {
-					takes = append(takes, "[--"+key+"]")
-				}
-				about := k.About
-				if len(k.Hows) > 0 {
-					about += fmt.Sprintf("; how: %v", k.Hows)
-				}
-				rows = append(rows, []string{string(k.Kind), strings.Join(on, " "), strings.Join(takes, " "), about})
-			}
-			return cli.Table(a.Out, []string{"KIND", "STRIKES", "TAKES", "ABOUT"}, rows)
+			return a.showKinds(fault.Kinds())
 		},
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return c
+}
+
+// showKinds lists kinds of faults under what they strike; what one takes stands
+// below it, so that all fits on a terminal.
+func (a *app) showKinds(kinds []fault.Form) error {
+	var rows [][]string
+	for i, k := range kinds {
+		if i == 0 || !slices.Equal(k.On, kinds[i-1].On) {
+			rows = append(rows, []string{struckBy(k.On), ""})
+		}
+		rows = append(rows, []string{"  " + string(k.Kind), k.About})
+		if takes := takenBy(k); takes != "" {
+			rows = append(rows, []string{"", takes})
+		}
+	}
+	return cli.Table(a.Out, []string{"KIND", "WHAT IT DOES, AND WHAT IT TAKES"}, rows)
+}
+
+func struckBy(on []fault.TargetKind) string {
+	if len(on) == 0 {
+		return "the world"
+	}
+	words := make([]string, len(on))
+	for i, t := range on {
+		words[i] = string(t)
+	}
+	return strings.Join(words, ", ")
+}
+
+func takenBy(k fault.Form) string {
+	var words []string
+	for _, key := range k.Needs {
+		words = append(words, "--"+key)
+	}
+	for _, key := range k.Takes {
+		if key == "how" {
+			key += fmt.Sprintf(" %s", strings.Join(howsOf(k), "|"))
+		}
+		words = append(words, "[--"+key+"]")
+	}
+	return strings.Join(words, " ")
+}
+
+func howsOf(k fault.Form) (words []string) {
+	for _, h := range k.Hows {
+		words = append(words, string(h))
+	}
+	return words
 }
 
 // completeFaultAdd offers a scenario, a kind, and what that kind strikes.

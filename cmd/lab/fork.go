@@ -18,8 +18,8 @@ inside: from a snapshot, or from how the scenario is now. In the latter case it
 pauses for as long as a snapshot takes and runs on; no snapshot stays. Take one
 first to be able to come back (lab snapshot take).
 
-The copy is called NAME-2, NAME-3, … unless told otherwise, has a world of its own
-(see lab restore --as), and is destroyed like any other.`,
+The copy is called NAME-2, NAME-3, … unless told otherwise, has a world of its
+own (see lab restore --as), and is destroyed like any other.`,
 		Example: `  lab fork trio                        trio-2, from now
   lab fork trio enrolled --as try      from a snapshot`,
 		Args:              cli.UsageArgs(cobra.RangeArgs(1, 2)),

@@ -139,7 +139,7 @@ func newImageRemove(a *app) *cobra.Command {
 	var warmOnly bool
 	c := &cobra.Command{
 		Use:   "remove IMAGE",
-		Short: "Remove every image of that name, unless it is in use, and its warm images",
+		Short: "Remove images of that name that are not in use, and warm ones",
 		Long: `Remove every image of that name, and its warm images, unless scenarios or
 snapshots stand on it.
 

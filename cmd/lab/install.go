@@ -21,9 +21,9 @@ func newInstall(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "install",
 		Short: "Make this Debian or Ubuntu machine a lab machine",
-		Long: `Make this machine, a Debian from 12 or an Ubuntu from 24.04 on, a lab machine: say
-which packages it lacks and what for, install them with apt-get, and verify what
-it can do then. Where nothing is missing nothing is installed.
+		Long: `Make this machine, a Debian from 12 or an Ubuntu from 24.04 on, a lab machine:
+say which packages it lacks and what for, install them with apt-get, and verify
+what it can do then. Where nothing is missing nothing is installed.
 
 It asks before it installs, unless --yes is given. Packages are not taken away
 again by the lab.`,

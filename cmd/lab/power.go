@@ -13,9 +13,9 @@ func newPower(a *app) *cobra.Command {
 	group := &cobra.Command{
 		Use:   "power",
 		Short: "Cut, give back, reset, pause or resume a machine",
-		Long: `Cut, give back, reset, pause or resume a machine. A machine that is cut or paused
-is struck by a fault of that kind: ` + "`lab fault list`" + ` shows it, and undoing it by its
-name does the same as giving power back or resuming.`,
+		Long: `Cut, give back, reset, pause or resume a machine. A machine that is cut or
+paused is struck by a fault of that kind: ` + "`lab fault list`" + ` shows it, and undoing
+it by its name does the same as giving power back or resuming.`,
 	}
 	group.AddCommand(
 		a.powerCommand("cut", "Cut a machine's power: whatever it was doing ends at once", "", (*lifecycle.Lab).Cut),

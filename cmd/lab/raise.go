@@ -24,18 +24,18 @@ func newRaise(a *app) *cobra.Command {
 	var f raiseFlags
 	c := &cobra.Command{
 		Use:   "raise SCENARIO",
-		Short: "Raise a scenario: its network, its machines, and what is placed on them",
+		Short: "Raise a scenario: network, machines, and what is placed on them",
 		Long: `Raise a scenario: its network, its machines, and what is placed on them.
 
 SCENARIO is the name of one that ships with the lab, or the path of a file. It
 stands until it is destroyed, whatever happens to this command's terminal. If
 raising fails or is interrupted (Ctrl-C), everything is undone. Where it would
-not fit into the memory that is free, less what is promised to others, nothing is
-made.`,
+not fit into the memory that is free, less what is promised to others, nothing
+is made.`,
 		Example: `  lab raise pair                       two machines on one network
   lab raise ./mine.yaml --dry-run      what would be made, and nothing else
-  lab raise first-node --as a          beside another one, with the same addresses inside
-  lab raise first-node --keep          leave what stands if it fails, to look into it`,
+  lab raise first-node --as a          beside another, with its addresses inside
+  lab raise first-node --keep          if it fails, leave what stands`,
 		Args:              cli.UsageArgs(cobra.ExactArgs(1)),
 		ValidArgsFunction: completeShipped(1),
 		RunE:              func(c *cobra.Command, args []string) error { return a.raise(c, args[0], f) },

@@ -36,13 +36,13 @@ machines run on from there. What ran in its place is ended, and what it wrote
 since is lost unless it is in another snapshot. A scenario that was destroyed is
 raised again.
 
-The first thing that happens in each machine is that its clock is set (--clock) and
-its random numbers become its own; until then it is joined to no network. Time
-that only counts up goes on from where it was.
+The first thing that happens in each machine is that its clock is set (--clock)
+and its random numbers become its own; until then it is joined to no network.
+Time that only counts up goes on from where it was.
 
 With --as it is another scenario beside the first, with the same addresses
-inside. Its world is a new one, whose issuer has a new root: machines are made to
-trust it, and certificates that were issued before are not trusted any more.`,
+inside. Its world is a new one, whose issuer has a new root: machines are made
+to trust it, and certificates that were issued before are not trusted any more.`,
 		Example: `  lab restore trio enrolled
   lab restore trio enrolled --as try   beside it
   lab restore trio enrolled --machine two

@@ -15,8 +15,9 @@ func newRoam(a *app) *cobra.Command {
 		Short: "Move a machine, or a site with its router, to another segment",
 		Long: `Move a machine, or a router and with it the site behind it, to another segment
 while the scenario runs: a laptop that is taken to a café, a home that gets
-another provider. The scenario declares who roams, and where to; every address is
-known beforehand (lab graph shows them). Moving it to where it began undoes it.
+another provider. The scenario declares who roams, and where to; every address
+is known beforehand (lab graph shows them). Moving it to where it began undoes
+it.
 
 A machine sees its cable pulled and put into another socket; the command returns
 once it has its addresses there. A router forgets its connections.`,

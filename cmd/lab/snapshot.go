@@ -42,10 +42,10 @@ func newSnapshot(a *app) *cobra.Command {
 		Long: `Take, list and remove snapshots of whole scenarios, with memory.
 
 A snapshot is one consistent cut: all machines pause at one moment, their memory
-is written, their disks are frozen, and they run on. The world is part of it, and
-so are faults in force. "lab restore" goes back to it, "lab fork" goes on from it
-beside. Snapshots stay when the scenario is destroyed, and restoring one raises
-it again. They form a tree; disks are shared and never copied.`,
+is written, their disks are frozen, and they run on. The world is part of it,
+and so are faults in force. "lab restore" goes back to it, "lab fork" goes on
+from it beside. Snapshots stay when the scenario is destroyed, and restoring one
+raises it again. They form a tree; disks are shared and never copied.`,
 		Example: `  lab snapshot take trio before-upgrade
   lab snapshot list trio --tree
   lab restore trio before-upgrade
@@ -138,8 +138,8 @@ func newSnapshotList(a *app) *cobra.Command {
 		Use:   "list [NAME]",
 		Short: "List snapshots, of one scenario or of all",
 		Long: `List snapshots, of one scenario or of all. "*" marks the one that a raised
-scenario comes of. SIZE is what removing the snapshot frees for certain; layers of
-disks are shared and go when nothing stands on them.`,
+scenario comes of. SIZE is what removing the snapshot frees for certain; layers
+of disks are shared and go when nothing stands on them.`,
 		Example: `  lab snapshot list
   lab snapshot list trio --tree
   lab snapshot list --json | jq '.[].name'`,

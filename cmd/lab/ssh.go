@@ -23,11 +23,11 @@ func newSSHConfig(a *app) *cobra.Command {
 		Use:   "ssh-config [NAME]",
 		Short: "Print OpenSSH configuration for the machines that are raised",
 		Long: `Print configuration that OpenSSH reads: a host NAME.MACHINE for each machine of
-one scenario, or of all; of one, MACHINE alone too. Each scenario has a key of its
-own, and each machine is known by its own.
+one scenario, or of all; of one, MACHINE alone too. Each scenario has a key of
+its own, and each machine is known by its own.
 
-ssh, scp, sftp, rsync and everything else that is built on OpenSSH can use it. The
-way in is "lab forward": it needs root, and opens no port on this machine.`,
+ssh, scp, sftp, rsync and everything else that is built on OpenSSH can use it.
+The way in is "lab forward": it needs root, and opens no port on this machine.`,
 		Example: `  lab ssh-config first-node > config
   ssh -F config one
   scp -F config two:/etc/os-release .

@@ -83,8 +83,8 @@ func newTimelineCheck(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "check FILE",
 		Short: "Say everything that is wrong with a timeline, or what it will do",
-		Long: `Say everything that is wrong with a timeline, or what it will do, in order. Whether
-its targets exist is for the scenario to say that it is run on.`,
+		Long: `Say everything that is wrong with a timeline, or what it will do, in order.
+Whether its targets exist is for the scenario to say that it is run on.`,
 		Example: "  lab timeline check ./storm.yaml",
 		Args:    cli.UsageArgs(cobra.ExactArgs(1)),
 		RunE: func(_ *cobra.Command, args []string) error {

@@ -22,11 +22,12 @@ func newImageWarm(a *app) *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "warm [IMAGE]",
-		Short: "Boot an image once and keep it, so that machines start from there (" + images.Default + " unless named)",
+		Short: "Boot an image once and keep it, for machines to start from there",
 		Long: `Boot an image once, without a network, and keep the memory of the machine that
 has booted: raises clone their machines from it. A raise makes what it needs by
-itself; this makes it ahead. There is one for each image, amount of memory and
-number of processors, for this machine's QEMU and accelerator.`,
+itself; this makes it ahead, of ` + images.Default + ` unless told otherwise. There is one
+for each image, amount of memory and number of processors, for this machine's
+QEMU and accelerator.`,
 		Args: cli.UsageArgs(cobra.MaximumNArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
 			name := images.Default

@@ -59,7 +59,7 @@ var (
 // forms are all kinds there are, in the order in which people are shown them.
 var forms = []Form{
 	{Kind: PowerCut, About: "the machine ends at once; undone, it boots", On: onMachine, Once: true},
-	{Kind: ResetMachine, About: "its reset button is pressed: it boots anew, nothing flushed", On: onMachine, Momentary: true},
+	{Kind: ResetMachine, About: "its reset button is pressed; nothing is flushed", On: onMachine, Momentary: true},
 	{Kind: Pause, About: "its processors stand still", On: onMachine, Once: true},
 	{Kind: DiskFull, About: "its file system is filled", On: onMachine, Takes: []string{"leave"}, Once: true},
 	{Kind: DiskSlow, About: "its disk is slow", On: onMachine, Takes: []string{"rate", "operations"}, Once: true},
@@ -73,10 +73,10 @@ var forms = []Form{
 	{Kind: Partition, About: "nothing passes between two sides", On: []TargetKind{Machine, Segment, World}, Needs: []string{"from"}, Takes: []string{"direction"}},
 	{Kind: Loss, About: "some of the frames are lost", On: onLinks, Needs: []string{"share"}, Takes: []string{"direction"}},
 	{Kind: Delay, About: "frames come later", On: onLinks, Needs: []string{"delay"}, Takes: []string{"jitter", "reorder", "direction"}},
-	{Kind: RateLimit, About: "frames pass one after the other, at a rate; a few wait, others are lost", On: onLinks, Needs: []string{"rate"}, Takes: []string{"direction"}},
+	{Kind: RateLimit, About: "frames pass at a rate; a few wait, others are lost", On: onLinks, Needs: []string{"rate"}, Takes: []string{"direction"}},
 
-	{Kind: DNSFailing, About: "the world's DNS does not answer as it should", Takes: []string{"how", "zone"}, Hows: []How{ServFail, Silent, NXDomain}},
 	{Kind: ServiceStopped, About: "a service of the world does not run", On: []TargetKind{Service}},
+	{Kind: DNSFailing, About: "the world's DNS does not answer as it should", Takes: []string{"how", "zone"}, Hows: []How{ServFail, Silent, NXDomain}},
 	{Kind: IssuerSlow, About: "the issuer answers late", Needs: []string{"delay"}},
 	{Kind: IssuerRefusing, About: "the issuer refuses every request", Takes: []string{"how"}, Hows: []How{Unavailable, Internal, Reset}},
 	{Kind: IssuerLimited, About: "the issuer answers 429, with Retry-After", Takes: []string{"retry-after"}},

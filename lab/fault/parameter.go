@@ -92,7 +92,7 @@ var parameters = []Parameter{
 	number("leave", "1MiB", "how much stays free; default nothing", func(f *Fault) *Size { return &f.Leave }),
 	number("by", "-1d", "how far the clock is set", func(f *Fault) *Duration { return &f.By }),
 	number("drift", "500ppm", "how much too fast the clock goes; below zero, too slow", func(f *Fault) *Drift { return &f.Drift }),
-	word("how", "servfail", "the manner; see `lab fault kinds`", hows, func(f *Fault) *How { return &f.How }),
+	word("how", "servfail", "the manner, as \"lab fault kinds\" lists them", hows, func(f *Fault) *How { return &f.How }),
 	word("zone", "world.test", "names in this zone only; default all", nil, func(f *Fault) *string { return &f.Zone }),
 	number("retry-after", "30s", "when a client may come again; default 1h", func(f *Fault) *Duration { return &f.RetryIn }),
 }

@@ -16,11 +16,19 @@ func JSON(w io.Writer, v any) error {
 	return enc.Encode(v)
 }
 
-// Table writes rows under header in aligned columns. A cell is one line.
+// Table writes rows under header in aligned columns, without blanks at the ends
+// of lines. A cell is one line.
 func Table(w io.Writer, header []string, rows [][]string) error {
-	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	var aligned strings.Builder
+	tw := tabwriter.NewWriter(&aligned, 0, 0, 2, ' ', 0)
 	for _, row := range append([][]string{header}, rows...) {
 		fmt.Fprintln(tw, strings.Join(row, "\t"))
 	}
-	return tw.Flush()
+	tw.Flush() // which cannot fail: its end is memory
+	for line := range strings.Lines(aligned.String()) {
+		if _, err := fmt.Fprintln(w, strings.TrimRight(line, " \n")); err != nil {
+			return err
+		}
+	}
+	return nil
 }
