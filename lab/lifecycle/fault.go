@@ -31,6 +31,11 @@ type FaultRecord struct {
 	Since time.Time  `json:"since"` // UTC
 }
 
+// strikes tells whether a machine is one of a fault's targets.
+func (f FaultRecord) strikes(m Machine) bool {
+	return slices.ContainsFunc(f.On, func(t fault.Target) bool { return t.Kind == fault.Machine && t.Name == m.Name })
+}
+
 // Faults lists the faults of a scenario, in the order of their coming. ErrAbsent.
 func (l *Lab) Faults(name string) ([]FaultRecord, error) {
 	r, err := l.Record(name)

@@ -103,11 +103,7 @@ func (s *striker) relentRunning(ctx context.Context, f fault.Fault, m Machine, t
 	case fault.DiskDetached:
 		return s.cfg.Abuse.Attach(ctx, m.Spec.Name)
 	case fault.DiskError:
-		err := s.diskError(ctx, m, volatile.Fault{})
-		if errors.Is(err, volatile.ErrAbsent) {
-			return nil
-		}
-		return err
+		return s.spareDisk(ctx, m)
 	case fault.LinkDown:
 		return s.links(ctx, m, t, func(segment string) bool { return !s.pulled(f.Name, m.Name, segment) })
 	}
@@ -140,6 +136,16 @@ func (s *striker) diskError(ctx context.Context, m Machine, f volatile.Fault) er
 	err := s.cfg.DiskFaults.SetFault(ctx, volatile.Control(s.r.Plan.Runtime), m.Spec.Disk, f)
 	if errors.Is(err, volatile.ErrAbsent) {
 		return fmt.Errorf("only a disk that the lab serves can fail (`lab status %s` tells why it does not): %w", s.r.Plan.Name, err)
+	}
+	return err
+}
+
+// spareDisk lets the disk of a machine work again. One that nobody serves does
+// not fail in that way.
+func (s *striker) spareDisk(ctx context.Context, m Machine) error {
+	err := s.diskError(ctx, m, volatile.Fault{})
+	if errors.Is(err, volatile.ErrAbsent) {
+		return nil
 	}
 	return err
 }

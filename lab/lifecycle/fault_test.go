@@ -245,6 +245,7 @@ func TestFaultsHold(t *testing.T) {
 		{Kind: fault.ClockStep, On: target("one"), By: fault.Duration(time.Hour)},
 		{Kind: fault.LinkDown, On: target("machine:one")},
 		{Kind: fault.DiskFull, On: target("one")},
+		{Kind: fault.DiskError, On: target("one")},
 	} {
 		if _, err := b.AddFault(t.Context(), "a", f); err != nil {
 			t.Fatal(err)

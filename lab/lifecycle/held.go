@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"mesh/lab/fault"
+	"mesh/lab/volatile"
 )
 
 // Held is a scenario's name that this process alone may change, until Release.
@@ -138,6 +139,33 @@ func (h *Held) StrikeAgain(ctx context.Context, clockKept bool, machines ...Mach
 					return fmt.Errorf("fault %s: machine %s: %w", f.Name, m.Name, err)
 				}
 			}
+		}
+	}
+	return nil
+}
+
+// SpareDisks ends the failing of all disks, so that they can be flushed and stood
+// on. The record keeps the faults: FailDisk.
+func (h *Held) SpareDisks(ctx context.Context) error {
+	s := &striker{h.lab, h.Record}
+	for _, m := range h.Record.Plan.Machines {
+		if err := s.spareDisk(ctx, m); err != nil {
+			return fmt.Errorf("let the disk of machine %s work: %w", m.Name, err)
+		}
+	}
+	return nil
+}
+
+// FailDisk makes the disk that m names fail as the record's faults in force have
+// it for that machine; there may be none. A disk that nobody serves is left alone.
+func (h *Held) FailDisk(ctx context.Context, m Machine) error {
+	s := &striker{h.lab, h.Record}
+	for _, f := range h.Record.Faults {
+		if f.Kind != fault.DiskError || f.State != InForce || !f.strikes(m) {
+			continue
+		}
+		if err := s.diskError(ctx, m, diskFault(f.How)); err != nil && !errors.Is(err, volatile.ErrAbsent) {
+			return fmt.Errorf("fault %s: %w", f.Name, err)
 		}
 	}
 	return nil

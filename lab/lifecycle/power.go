@@ -64,7 +64,7 @@ func (l *Lab) press(ctx context.Context, name, machineName string, k fault.Kind)
 // having are the names of the faults of a kind that strike a machine.
 func (s *striker) having(k fault.Kind, m Machine) (names []string) {
 	for _, f := range s.r.Faults {
-		if f.Kind == k && slices.ContainsFunc(f.On, func(t fault.Target) bool { return t.Name == m.Name }) {
+		if f.Kind == k && f.strikes(m) {
 			names = append(names, f.Name)
 		}
 	}
@@ -116,6 +116,9 @@ func (s *striker) powerOn(ctx context.Context, m Machine) error {
 	}
 	// A machine that was left half started is begun anew.
 	if err := s.end(ctx, s.r.Plan, m); err != nil {
+		return err
+	}
+	if err := s.spareDisk(ctx, m); err != nil { // else nothing could be booted from
 		return err
 	}
 	begun := s.cfg.Now()

@@ -17,9 +17,9 @@ import (
 const resumeLimit = 90 * time.Second
 
 // Settle ends the taking of a snapshot, whether it came to its end, failed or
-// was cut off: every machine runs on, and the record says on which disk. A
-// machine that does not run on is named in the error; the record then stays as
-// it is, so that settling can be tried again.
+// was cut off: every machine runs on, and the record says on which disk, which
+// fails as the one before did. A machine that does not run on is named in the
+// error; the record then stays as it is, so that settling can be tried again.
 func (h *Held) Settle(ctx context.Context) error {
 	l, r := h.lab, h.Record
 	if err := l.cfg.Daemon.Ensure(ctx); err != nil {
@@ -37,7 +37,11 @@ func (h *Held) Settle(ctx context.Context) error {
 		settling.Go(func() {
 			ctx, cancel := context.WithTimeout(ctx, resumeLimit)
 			defer cancel()
-			if err := l.settleMachine(ctx, m, next, slices.Contains(r.Work.Paused, m.Name)); err != nil {
+			err := l.settleMachine(ctx, m, next, slices.Contains(r.Work.Paused, m.Name))
+			if err == nil {
+				err = h.FailDisk(ctx, *m)
+			}
+			if err != nil {
 				problems[i] = fmt.Errorf("let machine %s run on: %w", m.Name, err)
 			}
 		})

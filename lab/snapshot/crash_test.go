@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"mesh/lab/fault"
 	"mesh/lab/lifecycle"
 	"mesh/lab/snapshot"
 )
@@ -38,10 +40,12 @@ var walks = map[string]func(context.Context, *bed) error{
 	},
 }
 
-// begin makes what walks begin with.
+// begin makes what walks begin with. The disk of machine two fails all along.
 func begin(t testing.TB, dir string) *bed {
 	b := newBed(t, dir)
 	b.raise(t, "a")
+	_, err := b.AddFault(t.Context(), "a", fault.Fault{Kind: fault.DiskError, On: []fault.Target{{Kind: fault.Machine, Name: "two"}}})
+	must(t, err)
 	b.live(t, "a", "then")
 	b.take(t, "a", "first")
 	b.live(t, "a", "now")
@@ -156,6 +160,7 @@ func (b *bed) wantAsBefore(t *testing.T, walk string, at int) {
 			t.Errorf("scenario a has %q", got)
 		}
 	}
+	b.wantFailingDisks(t)
 	all, err := b.Snapshots.Store().List("a")
 	must(t, err)
 	for i, m := range all {
@@ -170,8 +175,31 @@ func (b *bed) wantAsBefore(t *testing.T, walk string, at int) {
 			want = "then"
 		}
 		b.wantLives(t, as, want)
+		b.wantFailingDisks(t)
 		_, err := b.Destroy(t.Context(), as)
 		must(t, err)
+	}
+}
+
+// wantFailingDisks: of all layers, just those that machines two write to fail.
+func (b *bed) wantFailingDisks(t *testing.T) {
+	t.Helper()
+	names, err := b.Names()
+	must(t, err)
+	want := map[string]bool{}
+	for _, name := range names {
+		r, err := b.Record(name)
+		must(t, err)
+		want[filepath.Base(r.Plan.Machines[1].Spec.Disk)] = true
+	}
+	got := map[string]bool{}
+	for id := range b.layerFiles(t) {
+		if file := filepath.Base(b.Layer(id)); strings.Contains(b.Conditions(), "disk "+file+" fails") {
+			got[file] = true
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("failing disks (-want +got):\n%s", diff)
 	}
 }
 

@@ -18,6 +18,9 @@ func (t *taking) cut(ctx context.Context, work lifecycle.Work) error {
 	done := t.cfg.Ports.Progress.Step("all machines pause; their memory is written")
 	err := t.pause(ctx)
 	if err == nil {
+		err = t.held.SpareDisks(ctx) // nobody runs who could notice
+	}
+	if err == nil {
 		err = t.write(ctx, work)
 	}
 	done(err)
@@ -66,7 +69,8 @@ func (t *taking) write(ctx context.Context, work lifecycle.Work) error {
 			if err != nil {
 				return fmt.Errorf("write the memory of machine %s: %w", m.Name, err)
 			}
-			return nil
+			m.Spec.Disk = work.Disks[m.Name]
+			return t.held.FailDisk(ctx, m) // before it runs on
 		})
 	}
 	return group.Wait()

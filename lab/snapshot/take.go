@@ -11,7 +11,6 @@ import (
 	"strconv"
 	"time"
 
-	"mesh/lab/fault"
 	"mesh/lab/lifecycle"
 	"mesh/lab/machine"
 )
@@ -190,7 +189,6 @@ func (t *taking) freeze(ctx context.Context) (err error) {
 		if err == nil {
 			err = t.moved(frozen)
 		}
-		err = errors.Join(err, t.held.StrikeAgain(undo, true, t.failing()...))
 	}()
 	for _, m := range frozen {
 		if err := t.cfg.Ports.Disks.Overlay(ctx, m.Spec.Disk, work.Disks[m.Name]); err != nil {
@@ -201,19 +199,6 @@ func (t *taking) freeze(ctx context.Context) (err error) {
 		return err
 	}
 	return t.cut(ctx, work)
-}
-
-// failing lists the machines whose disk is made to fail: the layer that they were
-// moved on to is to fail as well.
-func (t *taking) failing() (all []lifecycle.Machine) {
-	for _, m := range t.held.Record.Plan.Machines {
-		if slices.ContainsFunc(t.held.Record.Faults, func(f lifecycle.FaultRecord) bool {
-			return f.Kind == fault.DiskError && slices.ContainsFunc(f.On, func(t fault.Target) bool { return t.Name == m.Name })
-		}) {
-			all = append(all, m)
-		}
-	}
-	return all
 }
 
 // moved makes sure that every machine has left the disk that is the snapshot's.

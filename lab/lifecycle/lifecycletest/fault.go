@@ -77,6 +77,21 @@ func (f diskFaults) SetFault(ctx context.Context, _, disk string, fault volatile
 	})
 }
 
+// failing refuses what opens or flushes a disk while it, or one that it stands on,
+// is made to fail.
+func (f *Fake) failing(disk string) error {
+	for {
+		if f.has("disk-fault", filepath.Base(disk)) {
+			return fmt.Errorf("%s: input/output error", disk)
+		}
+		base := Below(disk)
+		if base == "" {
+			return nil
+		}
+		disk = filepath.Join(filepath.Dir(disk), base)
+	}
+}
+
 // Conditions tells everything of machines and worlds that a fault can change, a
 // line each, sorted.
 func (f *Fake) Conditions() string {

@@ -74,6 +74,9 @@ func (h hypervisor) Snapshot(ctx context.Context, name, memory, disk string) err
 		case filepath.Join(filepath.Dir(disk), string(layer[baseKey])) != d.Spec.Disk:
 			return fmt.Errorf("disk %s does not stand on %s", disk, d.Spec.Disk)
 		}
+		if err := h.failing(disk); err != nil {
+			return err
+		}
 		if err := h.write(*d, memory); err != nil {
 			return err
 		}
