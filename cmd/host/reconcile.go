@@ -61,12 +61,8 @@ With --dry-run nothing is touched: what would be done is said, and why, as
 
 // takeContents takes over what a bundle names by digest, from the directory it
 // came with. What is not there is waited for; what is something else is refused.
-func takeContents(s *system.System, text []byte, from string) error {
-	b, err := declaration.ParseBundle(text)
-	if err != nil {
-		return err
-	}
-	for _, blob := range declaration.Blobs(b.Resources) {
+func takeContents(s *system.System, list []declaration.Resource, from string) error {
+	for _, blob := range declaration.Blobs(list) {
 		if s.HasContent(blob.Digest) {
 			continue
 		}
@@ -114,7 +110,8 @@ func readDocument(in io.Reader, path string) ([]byte, error) {
 }
 
 func (h *host) reconcile(c *cobra.Command, text []byte, contents string, asJSON bool) error {
-	if _, err := bundle.Accept(text, time.Now()); err != nil {
+	accepted, err := bundle.Accept(text, time.Now())
+	if err != nil {
 		return err // whoever it is that runs this
 	}
 	if err := h.prepare(); err != nil {
@@ -129,12 +126,12 @@ func (h *host) reconcile(c *cobra.Command, text []byte, contents string, asJSON 
 	if err != nil {
 		return err
 	}
-	if err := takeContents(s, text, contents); err != nil {
+	if err := takeContents(s, accepted.Resources, contents); err != nil {
 		return err
 	}
 	hand.Waiting = func() { fmt.Fprintln(h.Err, "waiting for a pass of mesh-host that is going on") }
 	cfg.Hand = hand
-	outcome, err := bundle.Reconcile(c.Context(), cfg, text)
+	outcome, err := bundle.Reconcile(c.Context(), cfg, accepted)
 	if len(outcome.Results) > 0 || err == nil {
 		if writeErr := h.writeOutcome(outcome, asJSON); writeErr != nil {
 			return writeErr

@@ -58,6 +58,8 @@ func (h *Hand) Pass(ctx context.Context, accept *store.Accepted) (held *store.Ac
 			return held, declaration.Outcome{}, err
 		}
 		held = accept
+	} else if accept != nil {
+		held.Resources = accept.Resources // of the same document
 	}
 	if held == nil {
 		return nil, declaration.Outcome{}, nil
@@ -183,7 +185,10 @@ func (h *Hand) note(state PassState) {
 // Desired reads the document of an accepted declaration. It was verified when
 // it was accepted; the store is nobody else's to write.
 func Desired(held store.Accepted) (apply.Desired, error) {
-	desired := apply.Desired{Source: held.Source, Epoch: held.Epoch, Generation: held.Generation, Digest: held.Digest}
+	desired := apply.Desired{Source: held.Source, Epoch: held.Epoch, Generation: held.Generation, Digest: held.Digest, Resources: held.Resources}
+	if held.Resources != nil {
+		return desired, nil
+	}
 	switch held.Source {
 	case store.SourceBundle:
 		b, err := declaration.ParseBundle(held.Document)

@@ -61,6 +61,16 @@ func bundled(t *testing.T) []byte {
 	return text
 }
 
+// reconcile has hand apply a bundle.
+func reconcile(t *testing.T, hand *agent.Hand, text []byte) (declaration.Outcome, error) {
+	t.Helper()
+	accepted, err := bundle.Accept(text, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return bundle.Reconcile(t.Context(), bundle.Config{Hand: hand, Now: time.Now}, accepted)
+}
+
 func signed(t *testing.T, p *fakePlane, generation uint64, resources []declaration.Resource) store.Accepted {
 	t.Helper()
 	d := declaration.Declaration{Format: 1, Mesh: "home", Node: "one", Epoch: 1, Generation: generation, Resources: resources}
@@ -85,7 +95,7 @@ func statuses(o declaration.Outcome) string {
 func TestHandoverChangesNothing(t *testing.T) {
 	m := newMachine()
 	hand, _, _ := machineHand(m)
-	outcome, err := bundle.Reconcile(t.Context(), bundle.Config{Hand: hand, Now: time.Now}, bundled(t))
+	outcome, err := reconcile(t, hand, bundled(t))
 	if err != nil || !agent.Converged(outcome) {
 		t.Fatalf("%s, %v", statuses(outcome), err)
 	}
@@ -239,7 +249,7 @@ func TestPassTakesTurns(t *testing.T) {
 func TestPassIsPublished(t *testing.T) {
 	m := newMachine()
 	hand, runtime, _ := machineHand(m)
-	if _, err := bundle.Reconcile(t.Context(), bundle.Config{Hand: hand, Now: time.Now}, bundled(t)); err != nil {
+	if _, err := reconcile(t, hand, bundled(t)); err != nil {
 		t.Fatal(err)
 	}
 	var state agent.PassState
@@ -264,7 +274,7 @@ func TestPassGoesOnUnseen(t *testing.T) {
 	m := newMachine()
 	hand, runtime, log := machineHand(m)
 	runtime.broken = errors.New("read-only file system")
-	outcome, err := bundle.Reconcile(t.Context(), bundle.Config{Hand: hand, Now: time.Now}, bundled(t))
+	outcome, err := reconcile(t, hand, bundled(t))
 	if err != nil || !agent.Converged(outcome) || !strings.Contains(log.String(), "status cannot be published") {
 		t.Errorf("%s, %v\n%s", statuses(outcome), err, log)
 	}
@@ -342,7 +352,7 @@ func TestFailureIsLoggedOnce(t *testing.T) {
 	pass := func() (lines int) {
 		t.Helper()
 		log.Reset()
-		if outcome, err := bundle.Reconcile(t.Context(), bundle.Config{Hand: hand, Now: time.Now}, text); err != nil || agent.Converged(outcome) {
+		if outcome, err := reconcile(t, hand, text); err != nil || agent.Converged(outcome) {
 			t.Fatalf("%s, %v", statuses(outcome), err)
 		}
 		return strings.Count(log.String(), "\n")

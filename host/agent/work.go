@@ -74,7 +74,7 @@ func bare(a *store.Accepted) *store.Accepted {
 		return nil
 	}
 	b := *a
-	b.Document = nil
+	b.Document, b.Resources = nil, nil
 	return &b
 }
 

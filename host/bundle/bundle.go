@@ -48,26 +48,32 @@ func Accept(text []byte, now time.Time) (store.Accepted, error) {
 	if err != nil {
 		return store.Accepted{}, err
 	}
-	return store.Accepted{Source: store.SourceBundle, Digest: digest, Time: now.UTC(), Document: text}, nil
+	return store.Accepted{Source: store.SourceBundle, Digest: digest, Time: now.UTC(), Document: text, Resources: b.Resources}, nil
 }
 
 // Admit is Accept for the machine of cfg, of which it uses no Hand. It refuses
 // what Reconcile refuses, with the same errors, and touches nothing.
 func Admit(cfg Config, text []byte) (store.Accepted, error) {
 	accepted, err := Accept(text, cfg.Now())
-	if err == nil && cfg.Mesh != "" {
-		err = &EnrolledError{Mesh: cfg.Mesh, Node: cfg.Node}
+	if err == nil {
+		err = cfg.refuses()
 	}
 	return accepted, err
 }
 
-// Reconcile brings the machine to the bundle and says what became of each
-// resource; the outcome is complete even when there is an error. A text that is
-// no bundle, and a machine that is a member of a mesh (*EnrolledError), are
-// refused before anything is touched.
-func Reconcile(ctx context.Context, cfg Config, text []byte) (declaration.Outcome, error) {
-	accepted, err := Admit(cfg, text)
-	if err != nil {
+func (cfg Config) refuses() error {
+	if cfg.Mesh == "" {
+		return nil
+	}
+	return &EnrolledError{Mesh: cfg.Mesh, Node: cfg.Node}
+}
+
+// Reconcile brings the machine to the bundle that Accept read and says what
+// became of each resource; the outcome is complete even when there is an error.
+// A machine that is a member of a mesh refuses it (*EnrolledError) before
+// anything is touched.
+func Reconcile(ctx context.Context, cfg Config, accepted store.Accepted) (declaration.Outcome, error) {
+	if err := cfg.refuses(); err != nil {
 		return declaration.Outcome{}, err
 	}
 	_, outcome, err := cfg.Hand.Pass(ctx, &accepted)

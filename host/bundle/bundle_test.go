@@ -30,17 +30,27 @@ func config(p *passer) bundle.Config {
 	return bundle.Config{Hand: p, Now: func() time.Time { return now }}
 }
 
+// reconcile reads a bundle and has it applied.
+func reconcile(t *testing.T, cfg bundle.Config, text string) (declaration.Outcome, error) {
+	t.Helper()
+	accepted, err := bundle.Accept([]byte(text), now)
+	if err != nil {
+		return declaration.Outcome{}, err
+	}
+	return bundle.Reconcile(t.Context(), cfg, accepted)
+}
+
 const good = `{"format":1,"resources":[{"id":"a","package":{"name":"nginx"}}]}`
 
 func TestReconcile(t *testing.T) {
 	p := &passer{}
-	outcome, err := bundle.Reconcile(t.Context(), config(p), []byte(good))
+	outcome, err := reconcile(t, config(p), good)
 	if err != nil {
 		t.Fatal(err)
 	}
 	b, _ := declaration.ParseBundle([]byte(good))
 	digest, _ := b.Digest()
-	want := []store.Accepted{{Source: store.SourceBundle, Digest: digest, Time: now, Document: []byte(good)}}
+	want := []store.Accepted{{Source: store.SourceBundle, Digest: digest, Time: now, Document: []byte(good), Resources: b.Resources}}
 	if diff := cmp.Diff(want, p.got); diff != "" {
 		t.Errorf("accepted (-want +got):\n%s", diff)
 	}
@@ -72,7 +82,7 @@ func TestReconcileRefuses(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			p := &passer{}
-			_, err := bundle.Reconcile(t.Context(), config(p), []byte(tc.text))
+			_, err := reconcile(t, config(p), tc.text)
 			var coder interface{ ExitCode() int }
 			if err == nil || !strings.Contains(err.Error(), tc.want) || !errors.As(err, &coder) || coder.ExitCode() != 2 {
 				t.Errorf("\n got: %v\nwant: …%s… with exit code 2", err, tc.want)
@@ -88,7 +98,7 @@ func TestReconcileWhenEnrolled(t *testing.T) {
 	p := &passer{}
 	cfg := config(p)
 	cfg.Mesh, cfg.Node = "home", "one"
-	_, err := bundle.Reconcile(t.Context(), cfg, []byte(good))
+	_, err := reconcile(t, cfg, good)
 	var enrolled *bundle.EnrolledError
 	if !errors.As(err, &enrolled) || len(p.got) != 0 || !strings.Contains(err.Error(), "this machine is node one of mesh home and follows its plane") {
 		t.Errorf("%v, accepted %+v", err, p.got)
@@ -97,7 +107,7 @@ func TestReconcileWhenEnrolled(t *testing.T) {
 
 func TestReconcilePassesErrorsOn(t *testing.T) {
 	p := &passer{fail: store.ErrFull}
-	outcome, err := bundle.Reconcile(t.Context(), config(p), []byte(good))
+	outcome, err := reconcile(t, config(p), good)
 	if !errors.Is(err, store.ErrFull) || outcome.Digest == "" {
 		t.Errorf("%+v, %v", outcome, err)
 	}

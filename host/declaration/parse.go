@@ -1,9 +1,11 @@
 package declaration
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"io"
 	"reflect"
 
 	"github.com/go-json-experiment/json"
@@ -70,20 +72,27 @@ func (b Bundle) Encode() ([]byte, error) {
 	if err := b.Check(); err != nil {
 		return nil, err
 	}
-	text, err := json.Marshal(b, json.Deterministic(true), jsontext.WithIndent("  "))
-	if err != nil {
-		return nil, fmt.Errorf("write bundle: %v", err)
-	}
-	return append(text, '\n'), nil
+	var text bytes.Buffer
+	err := b.encode(&text)
+	return text.Bytes(), err
 }
 
-// Digest names the bundle: Digest of what Encode writes.
-func (b Bundle) Digest() (string, error) {
-	text, err := b.Encode()
-	if err != nil {
-		return "", err
+func (b Bundle) encode(w io.Writer) error {
+	err := json.MarshalWrite(w, b, json.Deterministic(true), jsontext.WithIndent("  "))
+	if err == nil {
+		_, err = w.Write([]byte("\n"))
 	}
-	return Digest(text), nil
+	if err != nil {
+		return fmt.Errorf("write bundle: %v", err)
+	}
+	return nil
+}
+
+// Digest names a bundle that passes Check: Digest of what Encode writes.
+func (b Bundle) Digest() (string, error) {
+	h := sha256.New()
+	err := b.encode(h)
+	return hex.EncodeToString(h.Sum(nil)), err
 }
 
 // withPositions adds to each problem of a check where in the text it lies.

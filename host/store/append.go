@@ -1,9 +1,10 @@
 package store
 
 import (
-	"encoding/json"
 	"fmt"
 	"math"
+
+	"github.com/go-json-experiment/json"
 )
 
 // Append records, in order. When it returns nil they are durable. After an
@@ -70,7 +71,7 @@ func (s *Store) framesLocked(records []Record) (frames []frame, buffer []byte, e
 }
 
 func (s *Store) frame(r Record, seq uint64) (frame, error) {
-	payload, err := json.Marshal(r)
+	payload, err := json.Marshal(r, asText)
 	if err != nil {
 		return frame{}, fmt.Errorf("write record for the store: %v", err)
 	}
@@ -145,7 +146,7 @@ func (s *Store) header(name string, records int) []byte {
 	payload, err := json.Marshal(fileHeader{
 		File: name, Format: Format, Oldest: oldestReader,
 		Through: s.state.last, Records: records, Time: s.now().UTC(),
-	})
+	}, asText)
 	if err != nil {
 		panic(fmt.Sprintf("store: write header of %s: %v", name, err)) // a struct of numbers, a name and a time
 	}

@@ -1,13 +1,14 @@
 package store
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"slices"
 	"syscall"
 	"time"
+
+	"github.com/go-json-experiment/json"
 )
 
 const (
@@ -60,7 +61,7 @@ func read(dir Directory, name string) (*file, error) {
 			continue
 		}
 		var h fileHeader
-		if json.Unmarshal(fr.payload, &h) != nil || h.File != name {
+		if json.Unmarshal(fr.payload, &h, asText) != nil || h.File != name {
 			continue
 		}
 		if h.Oldest > Format {

@@ -21,9 +21,9 @@ func (k Key) String() string { return string(k.Kind) + " " + k.Where }
 type State struct {
 	Type       string `json:"type,omitempty"`       // "file", "directory", "package", "service", or what else is in the way
 	Digest     string `json:"digest,omitempty"`     // file: SHA-256 of its content, hex
-	UID        uint32 `json:"uid,omitempty"`        // file, directory
-	GID        uint32 `json:"gid,omitempty"`        // file, directory
-	Mode       uint32 `json:"mode,omitempty"`       // file, directory: permission, set-id and sticky bits
+	UID        uint32 `json:"uid,omitzero"`        // file, directory
+	GID        uint32 `json:"gid,omitzero"`        // file, directory
+	Mode       uint32 `json:"mode,omitzero"`       // file, directory: permission, set-id and sticky bits
 	Version    string `json:"version,omitempty"`    // package
 	Status     string `json:"status,omitempty"`     // package: dpkg's word for it; service: its ActiveState
 	Enabled    string `json:"enabled,omitempty"`    // service: its UnitFileState
@@ -65,8 +65,12 @@ type Accepted struct {
 	Generation uint64    `json:"generation"`
 	Digest     string    `json:"digest"`
 	Time       time.Time `json:"time"`
-	Final      bool      `json:"final,omitempty"` // the last one of its mesh; anything may follow it
+	Final      bool      `json:"final,omitzero"` // the last one of its mesh; anything may follow it
 	Document   []byte    `json:"document"`        // as received: signed bytes, or the bundle
+
+	// Resources is not stored: what Document declares, where it was just read; nil
+	// means that it has to be read.
+	Resources []declaration.Resource `json:"-"`
 }
 
 // Intent says what is about to be done at a place. It is durable before the

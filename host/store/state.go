@@ -2,11 +2,13 @@ package store
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // held is a live record and the frame it came in. The frame goes into the next
@@ -43,9 +45,13 @@ func newState() *state {
 	}
 }
 
+// asText lets every string be in a record: the checksum says whether it is as it
+// was written.
+var asText = json.JoinOptions(jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true))
+
 // decode reads a payload leniently: a newer version may have added members.
 func decode[R any](f frame) (h held[R], err error) {
-	if err := json.Unmarshal(f.payload, &h.record); err != nil {
+	if err := json.Unmarshal(f.payload, &h.record, asText); err != nil {
 		return h, fmt.Errorf("read record %d: %v", f.seq, err)
 	}
 	h.frame = f
