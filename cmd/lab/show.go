@@ -96,7 +96,7 @@ func (a *app) showStatus(s lifecycle.Status) error {
 		fmt.Fprintf(a.Out, "  %s: %s\n", m.Name, m.ConsoleLog)
 	}
 	a.showWorld(s.World)
-	a.showDisks(s.Disks)
+	a.showDisks(s.Name, s.Disks)
 	var rows [][]string
 	for _, step := range s.Steps {
 		state, seconds := string(step.State), "-"
@@ -136,7 +136,7 @@ func (a *app) showWorld(w lifecycle.WorldStatus) {
 }
 
 // showDisks says what a power cut does to what was not flushed.
-func (a *app) showDisks(d lifecycle.DisksStatus) {
+func (a *app) showDisks(name string, d lifecycle.DisksStatus) {
 	switch {
 	case !d.Volatile && d.Problem != "":
 		fmt.Fprintf(a.Out, "\ndisks: what is not flushed survives a power cut here: %s\n", d.Problem)
@@ -149,5 +149,9 @@ func (a *app) showDisks(d lifecycle.DisksStatus) {
 		if f := disk.Fault; f != nil {
 			fmt.Fprintf(a.Out, "  %s has a fault: %s\n", disk.Name, f)
 		}
+	}
+	for _, machine := range d.Lost {
+		fmt.Fprintf(a.Out, "  machine %[2]s gets errors from its disk until its power was cut and given back:\n"+
+			"    lab power cut %[1]s %[2]s && lab power on %[1]s %[2]s\n", name, machine)
 	}
 }

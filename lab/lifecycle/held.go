@@ -144,6 +144,11 @@ func (h *Held) StrikeAgain(ctx context.Context, clockKept bool, machines ...Mach
 	return nil
 }
 
+// ServeDisks has the record's disks served, as Lab.ServeDisks does.
+func (h *Held) ServeDisks(ctx context.Context) error {
+	return (&striker{h.lab, h.Record}).serveAgain(ctx)
+}
+
 // SpareDisks ends the failing of all disks, so that they can be flushed and stood
 // on. The record keeps the faults: FailDisk.
 func (h *Held) SpareDisks(ctx context.Context) error {

@@ -31,8 +31,9 @@ func (l *Lab) Reset(ctx context.Context, name, machineName string) error {
 }
 
 // PowerOn gives a machine its power back, as it was declared, on the disk that
-// it left behind, and waits until it is ready; its faults strike it again. One
-// that runs is left alone.
+// it left behind, and waits until it is ready; its faults strike it again. Where
+// the process that served disks was killed, another one does. One that runs is
+// left alone.
 func (l *Lab) PowerOn(ctx context.Context, name, machineName string) error {
 	return l.change(ctx, name, machineName, func(s *striker, m Machine) error {
 		return s.release(ctx, fault.PowerCut, m, s.powerOn)
@@ -116,6 +117,9 @@ func (s *striker) powerOn(ctx context.Context, m Machine) error {
 	}
 	// A machine that was left half started is begun anew.
 	if err := s.end(ctx, s.r.Plan, m); err != nil {
+		return err
+	}
+	if err := s.serveAgain(ctx); err != nil {
 		return err
 	}
 	if err := s.spareDisk(ctx, m); err != nil { // else nothing could be booted from

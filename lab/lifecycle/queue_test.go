@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -20,43 +19,53 @@ func line(t interface{ TempDir() string }) queue {
 	return queue{dir: filepath.Join(t.TempDir(), "queue"), poll: time.Millisecond}
 }
 
-// TestQueueOrder: first come, first served, and never more than there is room for.
+// TestQueueOrder: first come, first served, and never more than there is room
+// for: who is let in has fewer than room before him who are not done.
 func TestQueueOrder(t *testing.T) {
 	const room, comers = 2, 12
 	q := line(t)
-	var inside, most atomic.Int32
-	var mu sync.Mutex // guards order
-	var order []int
+	var mu sync.Mutex // guards what follows
+	var inside, most int
+	var done [comers]bool
+	come := make(chan struct{}) // closed when all have come
 	var all sync.WaitGroup
 	for i := range comers {
 		drawn := make(chan struct{})
+		begun := sync.OnceFunc(func() { close(drawn) })
 		all.Go(func() {
-			begun := sync.OnceFunc(func() { close(drawn) })
+			defer begun()
 			leave, err := q.enter(t.Context(), room, func(int) { begun() })
 			if err != nil {
 				t.Error(err)
-				begun()
 				return
 			}
 			mu.Lock()
-			order = append(order, i)
+			inside++
+			most = max(most, inside)
+			before := 0
+			for _, d := range done[:i] {
+				if !d {
+					before++
+				}
+			}
 			mu.Unlock()
-			most.Store(max(most.Load(), inside.Add(1)))
+			if before >= room {
+				t.Errorf("number %d is let in while %d before him are not done", i, before)
+			}
 			begun()
-			time.Sleep(3 * time.Millisecond) // of work
-			inside.Add(-1)
+			<-come
+			mu.Lock()
+			inside--
+			done[i] = true
+			mu.Unlock()
 			leave()
 		})
 		<-drawn // so that they come in this order
 	}
+	close(come)
 	all.Wait()
-	if most.Load() != room {
-		t.Errorf("%d at a time, want %d", most.Load(), room)
-	}
-	for i := range order { // those who are let in at one time may be noted in any order
-		if order[i] < i-room || order[i] > i+room {
-			t.Fatalf("served in the order %v", order)
-		}
+	if most != room {
+		t.Errorf("%d at a time, want %d", most, room)
 	}
 	if _, err := os.Stat(q.dir); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the queue is left behind: %v", err)

@@ -84,7 +84,7 @@ func (l *Lab) Status(ctx context.Context, name string) (Status, error) {
 	s := Status{
 		Name: r.Plan.Name, Scenario: r.Plan.Scenario, Source: r.Plan.Source, Run: r.Plan.Run,
 		Phase: r.Phase, Abandoned: l.abandoned(r), Accelerator: r.Accelerator, Why: r.Why,
-		Since: r.Since, Directory: r.Plan.Directory, World: l.worldStatus(ctx, r), Disks: l.disksStatus(ctx, r),
+		Since: r.Since, Directory: r.Plan.Directory, World: l.worldStatus(ctx, r),
 		Roamers: r.Plan.World.Underlay.Roamers(),
 	}
 	s.Faults = r.Faults
@@ -94,6 +94,7 @@ func (l *Lab) Status(ctx context.Context, name string) (Status, error) {
 		asking.Go(func() { s.Machines[i] = l.machineStatus(ctx, r, m) })
 	}
 	asking.Wait()
+	s.Disks = l.disksStatus(ctx, r, s.Machines)
 	for i, step := range r.Plan.Steps {
 		s.Steps = append(s.Steps, StepStatus{StepRecord: r.Steps[i], Kind: step.Kind, Machine: step.Machine, About: step.About})
 	}

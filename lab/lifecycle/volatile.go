@@ -6,7 +6,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
+	"mesh/lab/fault"
+	"mesh/lab/machine"
 	"mesh/lab/volatile"
 	"mesh/lab/world"
 )
@@ -18,7 +21,8 @@ type Volatile interface {
 	// from then on the hypervisor uses them through it.
 	Start(ctx context.Context, c volatile.Config) (world.Process, error)
 	// Remove ends the process, known or not, and removes all that it made; nothing
-	// there is success. No machine may have one of the disks.
+	// there is success. No machine may have one of the disks, unless the process
+	// has ended already: such a machine gets errors from then on.
 	Remove(ctx context.Context, c volatile.Config) error
 	// Status asks the process.
 	Status(ctx context.Context, c volatile.Config) (volatile.Status, error)
@@ -42,11 +46,12 @@ func (l *Lab) VolatileOf(p Plan) volatile.Config {
 func mountOf(layers string, p Plan) string { return volatile.Mount(layers, p.Run) }
 
 // ServeDisks has the disks of a plan served, unless that process of the record
-// does it already. Its machines must not stand. Where it cannot be done, which is
-// told, machines use the files themselves. The error is ctx's, or that an earlier
-// try could not be cleared.
+// does it already, or the record says why none does. Machines that stand have lost
+// their disks for good: they get errors until they end. Where it cannot be done,
+// which is told, machines use the files themselves. The error is ctx's, or that
+// an earlier try could not be cleared.
 func (l *Lab) ServeDisks(ctx context.Context, p Plan, was DisksRecord) (DisksRecord, error) {
-	if l.cfg.Computer.Alive(was.Process) {
+	if was.Plain != "" || l.cfg.Computer.Alive(was.Process) {
 		return was, nil
 	}
 	c := l.VolatileOf(p)
@@ -74,6 +79,15 @@ func (l *Lab) ServeDisks(ctx context.Context, p Plan, was DisksRecord) (DisksRec
 	return DisksRecord{Process: process}, nil
 }
 
+// serveAgain has the disks served whose process was killed.
+func (s *striker) serveAgain(ctx context.Context) error {
+	is, err := s.ServeDisks(ctx, s.r.Plan, s.r.Disks)
+	if err != nil || is == s.r.Disks {
+		return err
+	}
+	return s.update(func(r *Record) { r.Disks = is })
+}
+
 // serveDisks is the step.
 func (r *raise) serveDisks(ctx context.Context) error {
 	r.mu.Lock()
@@ -96,10 +110,14 @@ type DisksStatus struct {
 	PID      int                   `json:"pid,omitempty"`
 	Log      string                `json:"log,omitempty"`
 	Disks    []volatile.DiskStatus `json:"disks,omitempty"`
-	Problem  string                `json:"problem,omitempty"`
+	// Lost are the machines that get errors from their disks: the process that
+	// served them was killed.
+	Lost    []string `json:"lost,omitempty"`
+	Problem string   `json:"problem,omitempty"`
 }
 
-func (l *Lab) disksStatus(ctx context.Context, r Record) DisksStatus {
+// disksStatus looks at the disks; machines are asked already, in the plan's order.
+func (l *Lab) disksStatus(ctx context.Context, r Record, machines []MachineStatus) DisksStatus {
 	s := DisksStatus{Volatile: r.Disks.Plain == "", PID: r.Disks.Process.PID, Problem: r.Disks.Plain}
 	if !s.Volatile || s.PID == 0 {
 		s.Volatile = false
@@ -108,6 +126,7 @@ func (l *Lab) disksStatus(ctx context.Context, r Record) DisksStatus {
 	c := l.VolatileOf(r.Plan)
 	s.Log = c.Log
 	if !l.cfg.Computer.Alive(r.Disks.Process) {
+		s.Lost = lost(r, machines, nil)
 		s.Problem = "the process that serves them does not run: machines get errors from their disks"
 		return s
 	}
@@ -116,7 +135,21 @@ func (l *Lab) disksStatus(ctx context.Context, r Record) DisksStatus {
 	answer, err := l.cfg.Volatile.Status(ctx, c)
 	if err != nil {
 		s.Problem = err.Error()
+		return s
 	}
-	s.Disks = answer.Disks
+	s.Disks, s.Lost = answer.Disks, lost(r, machines, answer.Disks)
 	return s
+}
+
+// lost lists the machines that live and have none of the disks that are served.
+func lost(r Record, machines []MachineStatus, served []volatile.DiskStatus) (names []string) {
+	for i, m := range r.Plan.Machines {
+		lives := machines[i].State == string(machine.Running) || machines[i].State == string(machine.Paused)
+		has := slices.ContainsFunc(served, func(d volatile.DiskStatus) bool { return d.Open && d.Name == filepath.Base(m.Spec.Disk) })
+		without := slices.ContainsFunc(r.Faults, func(f FaultRecord) bool { return f.Kind == fault.DiskDetached && f.strikes(m) })
+		if lives && !has && !without {
+			names = append(names, m.Name)
+		}
+	}
+	return names
 }

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"mesh/lab/lifecycle"
 )
 
@@ -47,9 +49,35 @@ func TestDisksKilled(t *testing.T) {
 	if err != nil || !strings.Contains(s.Disks.Problem, "errors from their disks") || !strings.Contains(s.Abandoned, "process of its disks") {
 		t.Errorf("status after: %+v, %q, %v", s.Disks, s.Abandoned, err)
 	}
+	if diff := cmp.Diff([]string{"one", "two"}, s.Disks.Lost); diff != "" {
+		t.Errorf("machines that get errors (-want +got):\n%s", diff)
+	}
 	if reaped, err := b.Reap(t.Context()); err != nil || len(reaped) != 1 {
 		t.Errorf("reaped %v, %v", reaped, err)
 	}
+	b.wantNothingLeft(t)
+}
+
+// TestDisksKilledAndServedAgain: power that is given back finds the disks served
+// again; until then each machine's status says that it gets errors.
+func TestDisksKilledAndServedAgain(t *testing.T) {
+	b := newBed(t, t.TempDir())
+	b.raise(t, "a")
+	b.KillServers()
+	for _, lost := range [][]string{{"two"}, nil} {
+		one := map[bool]string{true: "one", false: "two"}[lost != nil]
+		must(t, b.Cut(t.Context(), "a", one))
+		must(t, b.PowerOn(t.Context(), "a", one))
+		s, err := b.Status(t.Context(), "a")
+		if err != nil || s.Abandoned != "" || s.Disks.Problem != "" {
+			t.Errorf("status with %s on again: %+v, %q, %v", one, s.Disks, s.Abandoned, err)
+		}
+		if diff := cmp.Diff(lost, s.Disks.Lost); diff != "" {
+			t.Errorf("machines that get errors (-want +got):\n%s", diff)
+		}
+	}
+	_, err := b.Destroy(t.Context(), "a")
+	must(t, err)
 	b.wantNothingLeft(t)
 }
 

@@ -61,9 +61,6 @@ func (r *restoring) same(old lifecycle.Record) bool {
 	if old.Phase != lifecycle.Raised && old.Phase != lifecycle.Restoring && old.Phase != lifecycle.Snapshotting {
 		return false
 	}
-	if served := old.Disks.Process; served != (world.Process{}) && !r.cfg.Ports.Computer.Alive(served) {
-		return false // nobody can stand on its disks
-	}
 	is, ought := old.Plan.Portable(), r.m.Plan
 	for _, p := range []*lifecycle.Plan{&is, &ought} {
 		p.Steps, p.Source, p.Document = nil, "", ""
@@ -76,6 +73,12 @@ func (r *restoring) same(old lifecycle.Record) bool {
 		p.Machines = machines
 	}
 	return equal(is, ought)
+}
+
+// disksLost tells whether the process that served a scenario's disks was killed.
+func (r *restoring) disksLost(old lifecycle.Record) bool {
+	served := old.Disks.Process
+	return served != (world.Process{}) && !r.cfg.Ports.Computer.Alive(served)
 }
 
 // atHome is u with everybody who roams where it began.
@@ -123,7 +126,7 @@ func (m Manifest) standsOn(name string, image images.Image) bool {
 // settleOn decides what the scenario will be.
 func (r *restoring) settleOn(known map[string]images.Image) {
 	lab, old := r.cfg.Lab, r.held.Record
-	r.fresh = old == nil || !r.same(*old)
+	r.fresh = old == nil || !r.same(*old) || r.o.Machine == "" && r.disksLost(*old)
 	run := ""
 	if r.fresh {
 		run = r.cfg.NewRun()

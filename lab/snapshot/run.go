@@ -60,14 +60,7 @@ func (r *restoring) files(ctx context.Context) error {
 			return err
 		}
 	}
-	if !r.fresh {
-		return nil // its disks are served already
-	}
-	disks, err := r.cfg.Lab.ServeDisks(ctx, r.plan, r.held.Record.Disks)
-	if err == nil {
-		err = r.held.Update(func(rec *lifecycle.Record) { rec.Disks = disks })
-	}
-	if err != nil {
+	if err := r.held.ServeDisks(ctx); err != nil || !r.fresh {
 		return err
 	}
 	return link(r.store.Path(r.m.Scenario, r.m.Name), r.plan.Directory)

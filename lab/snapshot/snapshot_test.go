@@ -213,6 +213,23 @@ func TestRestoreWithoutDisks(t *testing.T) {
 	}
 }
 
+// A single machine gets a disk that is served again; the others keep their world.
+func TestRestoreOneMachineWithoutDisks(t *testing.T) {
+	b := newBed(t, t.TempDir())
+	b.raise(t, "a")
+	b.live(t, "a", "then")
+	b.take(t, "a", "first")
+	b.KillServers()
+	b.restore(t, snapshot.RestoreOptions{Scenario: "a", Snapshot: "first", Machine: "one"})
+	s, err := b.Status(t.Context(), "a")
+	if err != nil || s.Abandoned != "" || s.Disks.Problem != "" {
+		t.Errorf("status: %+v, %q, %v", s.Disks, s.Abandoned, err)
+	}
+	if diff := cmp.Diff([]string{"two"}, s.Disks.Lost); diff != "" {
+		t.Errorf("machines that get errors (-want +got):\n%s", diff)
+	}
+}
+
 // A machine that was paused, or off, is so after the snapshot and after a restore.
 func TestPausedAndOff(t *testing.T) {
 	b := newBed(t, t.TempDir())

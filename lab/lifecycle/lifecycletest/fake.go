@@ -62,6 +62,7 @@ type domain struct {
 	Throttle machine.Throttle  `json:"throttle"`
 	Detached bool              `json:"detached,omitempty"` // the disk
 	Resets   int               `json:"resets,omitempty"`   // how often the reset button was pressed
+	Lost     bool              `json:"lost,omitempty"`     // nobody serves its disk any more, nor will
 }
 
 const heldCmdline = "cmdline"

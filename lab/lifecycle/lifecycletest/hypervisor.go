@@ -78,6 +78,9 @@ func (h hypervisor) place(s machine.Spec, held map[string]string) error {
 	if readDisk(s.Disk) == nil {
 		return fmt.Errorf("%s is no disk", s.Disk)
 	}
+	if err := h.served(s.Run); err != nil {
+		return err
+	}
 	if err := h.failing(s.Disk); err != nil {
 		return err
 	}

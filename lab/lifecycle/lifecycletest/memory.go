@@ -95,6 +95,9 @@ func (h hypervisor) write(d domain, memory string) error {
 	if !d.Booted {
 		return errors.New("its guest has never run, so there is nothing to save")
 	}
+	if d.Lost {
+		return errors.New("input/output error")
+	}
 	if d.Detached {
 		return errors.New("its disk is detached; attach it first")
 	}
