@@ -91,7 +91,7 @@ func (p program) run(ctx context.Context) (err error) {
 		return fmt.Errorf("bring declarations up to date: %w", err) // a refusal keeps its exit code
 	}
 	link := gateway.New(gateway.Config{
-		Mesh: mesh, Enroller: enrolments, Nodes: st, Observations: st, Links: links, Limits: p.limits, Now: time.Now, Log: p.log,
+		Mesh: mesh, Enroller: enrolments, Nodes: st, Observations: st, Contents: st, Links: links, Limits: p.limits, Now: time.Now, Log: p.log,
 	})
 	operators := api.NewServer(api.Config{
 		Enrolment: enrolments, Assigner: declarer, Configurer: declarer, Reader: st, Links: links, Catalogue: modules, Log: p.log,

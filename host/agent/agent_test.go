@@ -76,6 +76,12 @@ func (h *hand) did() []string {
 	return log
 }
 
+func (h *hand) holds() *store.Accepted {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.held
+}
+
 func (h *hand) set(change func(*hand)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -105,7 +111,7 @@ const planeAddress = "192.0.2.1:7443"
 func newRig(t *testing.T) *rig {
 	r := &rig{
 		t: t, plane: newPlane(t, 1), wire: newWire(), hand: &hand{begun: time.Now()},
-		contents: &contents{kept: map[string]int{}}, identity: newMemory(), runtime: newMemory(), changed: make(chan struct{}, 1), ended: make(chan error, 1),
+		contents: &contents{kept: map[string]int{}, parts: map[string][]byte{}}, identity: newMemory(), runtime: newMemory(), changed: make(chan struct{}, 1), ended: make(chan error, 1),
 	}
 	r.startPlane()
 	r.enrol(r.plane, "one")

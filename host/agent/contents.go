@@ -16,8 +16,13 @@ import (
 // Contents keeps what declarations name by digest; *system.Contents is one.
 type Contents interface {
 	HasContent(digest string) bool
-	KeepContent(data []byte) (digest string, err error)
 	RoomFor(bytes int64) error
+
+	// A content comes in parts, which outlive the link and this process: how much
+	// has come, one more part behind that, and the end, at which it is checked.
+	FetchedContent(digest string) (bytes int64, err error)
+	AddToContent(digest string, offset int64, data []byte) error
+	CompleteContent(digest string) error
 }
 
 // Delays between attempts to fetch one content.
@@ -64,27 +69,36 @@ func (u *uplink) want(blobs []declaration.Blob) {
 	}
 }
 
-// fetchContents fetches what is missing and due. Only the end of the connection
-// is an error: what cannot be had is tried again, ever more rarely.
+// due is the first content by digest that is to be fetched now; nil for none.
+func (u *uplink) due() (first *fetching) {
+	now := u.agent.cfg.Now()
+	for _, f := range u.wanted {
+		if !now.Before(f.next) && (first == nil || f.blob.Digest < first.blob.Digest) {
+			first = f
+		}
+	}
+	return first
+}
+
+// fetchContents fetches one part of what is missing and due, so that between two
+// parts there is room for everything else. Only the end of the connection is an
+// error: what cannot be had is tried again, ever more rarely.
 func (s *session) fetchContents(ctx context.Context) error {
-	came := false
-	for digest, f := range s.wanted {
-		if s.agent.cfg.Now().Before(f.next) {
-			continue
-		}
-		err := s.fetchContent(ctx, f.blob)
-		if err == nil {
-			delete(s.wanted, digest)
-			came = true
-			continue
-		}
+	f := s.due()
+	if f == nil {
+		return nil
+	}
+	whole, err := s.fetchPart(ctx, f.blob)
+	if err != nil {
 		f.next = s.agent.cfg.Now().Add(f.retry.next())
-		s.agent.cfg.Log.Warn("content of the declaration cannot be fetched; it is tried again", "digest", digest, "err", plain(err))
+		s.agent.cfg.Log.Warn("content of the declaration cannot be fetched; it is tried again", "digest", f.blob.Digest, "err", plain(err))
 		if lost := (*lostError)(nil); errors.As(err, &lost) {
 			return err
 		}
+		return nil
 	}
-	if came {
+	if whole {
+		delete(s.wanted, f.blob.Digest)
 		put(s.agent.arrived, struct{}{})
 	}
 	return nil
@@ -95,28 +109,39 @@ type lostError struct{ error }
 
 func (e *lostError) Unwrap() error { return e.error }
 
-// fetchContent gets one content part by part, and keeps it if it is what was
-// declared. No more is read than was announced.
-func (s *session) fetchContent(ctx context.Context, b declaration.Blob) error {
-	if err := s.agent.cfg.Contents.RoomFor(b.Bytes); err != nil {
-		return err
+// fetchPart gets the next part of one content, behind what has come already, and
+// tells whether it was the last: then the whole is kept if it is what was declared.
+// No more is read than was announced, and nothing that does not fit.
+func (s *session) fetchPart(ctx context.Context, b declaration.Blob) (whole bool, err error) {
+	contents := s.agent.cfg.Contents
+	came, err := contents.FetchedContent(b.Digest)
+	if err != nil {
+		return false, err
 	}
-	data := make([]byte, 0, b.Bytes)
-	for int64(len(data)) < b.Bytes {
-		part, err := call[link.BlobRequest, link.BlobResponse](ctx, s.conn, link.ProcedureBlob, &link.BlobRequest{Digest: b.Digest, Offset: int64(len(data))})
+	if came > b.Bytes {
+		came = 0
+	}
+	if err := contents.RoomFor(b.Bytes - came); err != nil {
+		return false, err
+	}
+	if came < b.Bytes {
+		part, err := call[link.BlobRequest, link.BlobResponse](ctx, s.conn, link.ProcedureBlob, &link.BlobRequest{Digest: b.Digest, Offset: came})
 		switch {
 		case err != nil && !connect.IsWireError(err):
-			return &lostError{err}
+			return false, &lostError{err}
 		case err != nil:
-			return err
-		case len(part.Data) == 0 || int64(len(data)+len(part.Data)) > b.Bytes:
-			return fmt.Errorf("the plane gave another number of bytes than the %d declared", b.Bytes)
+			return false, err
+		case len(part.Data) == 0 || came+int64(len(part.Data)) > b.Bytes:
+			return false, fmt.Errorf("the plane gave another number of bytes than the %d declared", b.Bytes)
 		}
-		data = append(data, part.Data...)
+		s.silence.Reset(link.LinkTimeout)
+		if err := contents.AddToContent(b.Digest, came, part.Data); err != nil {
+			return false, err
+		}
+		came += int64(len(part.Data))
 	}
-	if got := declaration.Digest(data); got != b.Digest {
-		return fmt.Errorf("what the plane gave has the digest %s", got)
+	if came < b.Bytes {
+		return false, nil
 	}
-	_, err := s.agent.cfg.Contents.KeepContent(data)
-	return err
+	return true, contents.CompleteContent(b.Digest)
 }

@@ -10,15 +10,18 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"mesh/host/declaration"
 	"mesh/host/link"
 )
 
-// contents keeps sizes by digest.
+// contents keeps sizes by digest, and what has come of others.
 type contents struct {
-	mu   sync.Mutex
-	kept map[string]int
-	full bool
+	mu    sync.Mutex
+	kept  map[string]int
+	parts map[string][]byte
+	full  bool
 }
 
 func (c *contents) HasContent(digest string) bool {
@@ -28,12 +31,32 @@ func (c *contents) HasContent(digest string) bool {
 	return there
 }
 
-func (c *contents) KeepContent(data []byte) (string, error) {
+func (c *contents) FetchedContent(digest string) (int64, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	digest := declaration.Digest(data)
+	return int64(len(c.parts[digest])), nil
+}
+
+func (c *contents) AddToContent(digest string, offset int64, data []byte) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if offset != 0 && offset != int64(len(c.parts[digest])) {
+		return fmt.Errorf("%d bytes are there, not %d", len(c.parts[digest]), offset)
+	}
+	c.parts[digest] = append(c.parts[digest][:offset], data...)
+	return nil
+}
+
+func (c *contents) CompleteContent(digest string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	data := c.parts[digest]
+	delete(c.parts, digest)
+	if declaration.Digest(data) != digest {
+		return errors.New("it is something else")
+	}
 	c.kept[digest] = len(data)
-	return digest, nil
+	return nil
 }
 
 func (c *contents) RoomFor(int64) error {
@@ -81,6 +104,64 @@ func TestContentIsFetched(t *testing.T) {
 		did := r.hand.did()
 		if last := did[len(did)-1]; !strings.HasSuffix(last, "pass") || len(did) < 3 { // first, accept, once more with the content
 			t.Errorf("%q", did)
+		}
+	})
+}
+
+// TestContentGoesOnWhereItWasCutShort: the link is lost again and again, the host
+// is started anew, and no byte is fetched twice.
+func TestContentGoesOnWhereItWasCutShort(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		data := bytes.Repeat([]byte("0123456789abcdef"), link.MaxBlobPart/16*4+1)
+		digest := declaration.Digest(data)
+		r.plane.content[digest] = data
+		r.plane.cutAt = map[int64]bool{link.MaxBlobPart: true, 3 * link.MaxBlobPart: true}
+		r.hand.status = declaration.StatusWaiting
+		r.plane.declare(naming(data))
+		r.start()
+		r.pass(time.Second)
+		if came, err := r.contents.FetchedContent(digest); came != link.MaxBlobPart || err != nil {
+			t.Fatalf("%d bytes came, %v", came, err)
+		}
+		r.end()
+		r.startPlane()
+		r.start()
+		defer r.end()
+		r.pass(time.Minute)
+		var from []string
+		for _, line := range r.plane.took() {
+			if at, found := strings.CutPrefix(line, "blob "+digest[:8]+" from "); found {
+				from = append(from, at)
+			}
+		}
+		want := []string{"0", "1048576", "1048576", "2097152", "3145728", "3145728", "4194304"}
+		if d := cmp.Diff(want, from); d != "" || !r.contents.HasContent(digest) {
+			t.Errorf("asked for (-want +got):\n%s", d)
+		}
+	})
+}
+
+// TestNewerDeclarationComesBetweenParts of a content that takes long.
+func TestNewerDeclarationComesBetweenParts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		data := bytes.Repeat([]byte("0123456789abcdef"), link.MaxBlobPart/16*8)
+		r.plane.content[declaration.Digest(data)] = data
+		r.plane.slow = 20 * time.Second // a part
+		r.hand.status = declaration.StatusWaiting
+		r.plane.declare(naming(data))
+		r.start()
+		defer r.end()
+		r.pass(50 * time.Second)
+		next := generation(1, 2)
+		r.plane.declare(next)
+		r.pass(25 * time.Second)
+		if held := r.hand.holds(); held == nil || held.Generation != 2 {
+			t.Errorf("holds generation %d; asked %q", held.Generation, r.plane.took())
+		}
+		if !r.link().Up {
+			t.Errorf("link %+v", r.link())
 		}
 	})
 }

@@ -39,6 +39,8 @@ type fakePlane struct {
 	offer   link.Offer
 	signed  map[string][]byte // digest → what Fetch gives
 	content map[string][]byte // digest → what Blob gives
+	cutAt   map[int64]bool    // offsets at which Blob is cut off, once each
+	slow    time.Duration     // what Blob takes
 	changed chan struct{}     // closed when the offer changes
 	mute    bool              // streams stay open and say nothing more
 	abort   bool              // the next enrolment is granted and its answer lost
@@ -208,10 +210,19 @@ func (p *fakePlane) enrol(ctx context.Context, r *connect.Request[link.EnrolRequ
 	}), nil
 }
 
-func (p *fakePlane) blob(_ context.Context, r *connect.Request[link.BlobRequest]) (*connect.Response[link.BlobResponse], error) {
+func (p *fakePlane) blob(ctx context.Context, r *connect.Request[link.BlobRequest]) (*connect.Response[link.BlobResponse], error) {
+	select {
+	case <-time.After(p.slow):
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.note("blob %.8s from %d", r.Msg.Digest, r.Msg.Offset)
+	if p.cutAt[r.Msg.Offset] {
+		delete(p.cutAt, r.Msg.Offset)
+		panic(http.ErrAbortHandler)
+	}
 	content, known := p.content[r.Msg.Digest]
 	if !known {
 		return nil, refuse(&link.Refusal{Reason: link.ReasonNotFound, Message: "no such content"})

@@ -23,6 +23,7 @@ type session struct {
 	refused *link.Refused       // what is offered and not followed; not fetched again
 	looked  looked              // newest that report has dealt with
 	sent    *link.ReportRequest // what the plane acknowledged last
+	silence *time.Timer         // runs out when the plane has said nothing for too long
 }
 
 // looked is what there is to be reported.
@@ -30,6 +31,13 @@ type looked struct {
 	outcome *declaration.Outcome
 	refused *link.Refused
 }
+
+// ready is received from at any time.
+var ready = func() <-chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}()
 
 var errSilent = fmt.Errorf("the plane has said nothing for %s", link.LinkTimeout)
 
@@ -55,22 +63,23 @@ func (s *session) serve(ctx context.Context, profile inventory.Profile) (lived b
 	if c := s.current; c != nil {
 		request.Epoch, request.Generation, request.Digest = c.Epoch, c.Generation, c.Digest
 	}
-	offers, ended := make(chan link.Offer), make(chan error, 1)
+	offers, ended := make(chan link.Offer, 1), make(chan error, 1)
 	ctx, cancel := context.WithCancel(ctx)
 	var stream sync.WaitGroup
 	stream.Go(func() { ended <- s.watch(ctx, request, offers) })
 	defer stream.Wait()
 	defer cancel()
 
-	silence := time.NewTimer(link.LinkTimeout)
-	defer silence.Stop()
+	s.silence = time.NewTimer(link.LinkTimeout)
+	defer s.silence.Stop()
+	var more <-chan struct{} // ready while there is content to be fetched at once
 	for {
 		select {
 		case <-ctx.Done():
 			return lived, ctx.Err()
 		case err := <-ended:
 			return lived, err
-		case <-silence.C:
+		case <-s.silence.C:
 			return lived, errSilent
 		case <-s.agent.cfg.Changed:
 			if s.reread() {
@@ -86,30 +95,36 @@ func (s *session) serve(ctx context.Context, profile inventory.Profile) (lived b
 			if err := s.consider(ctx, offer); err != nil {
 				return lived, err
 			}
-			silence.Reset(link.LinkTimeout)
+			s.silence.Reset(link.LinkTimeout)
+		case <-more:
+			if len(offers)+len(s.agent.passed) > 0 {
+				continue // they go first
+			}
+			if err := s.fetchContents(ctx); err != nil {
+				return lived, err
+			}
 		}
 		if !lived {
 			continue
 		}
-		if err := errors.Join(s.report(ctx), s.fetchContents(ctx)); err != nil {
+		if err := s.report(ctx); err != nil {
 			return lived, err
+		}
+		if more = nil; s.due() != nil {
+			more = ready
 		}
 	}
 }
 
-// watch passes offers on until the stream ends, and says why it did.
-func (s *session) watch(ctx context.Context, request *link.WatchRequest, offers chan<- link.Offer) error {
+// watch leaves the newest offer until the stream ends, and says why it did.
+func (s *session) watch(ctx context.Context, request *link.WatchRequest, offers chan link.Offer) error {
 	stream, err := newClient[link.WatchRequest, link.Offer](s.conn, link.ProcedureWatch).CallServerStream(ctx, connect.NewRequest(request))
 	if err != nil {
 		return err
 	}
 	defer stream.Close()
 	for stream.Receive() {
-		select {
-		case offers <- *stream.Msg():
-		case <-ctx.Done():
-			return ctx.Err()
-		}
+		put(offers, *stream.Msg())
 	}
 	if err := stream.Err(); err != nil {
 		return err

@@ -112,7 +112,7 @@ func (c *Contents) DropContent(digest string) error {
 	return dir.Sync()
 }
 
-// PruneContents takes away every content that keep does not want.
+// PruneContents takes away every content that keep does not want, whole or not.
 func (c *Contents) PruneContents(keep func(digest string) bool) error {
 	dir, err := c.files.disk.OpenDir(c.path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -127,7 +127,7 @@ func (c *Contents) PruneContents(keep func(digest string) bool) error {
 		return err
 	}
 	for _, name := range names {
-		if !strings.HasPrefix(name, TemporaryPrefix) && keep(name) {
+		if !strings.HasPrefix(name, TemporaryPrefix) && keep(strings.TrimSuffix(name, partSuffix)) {
 			continue
 		}
 		if err := dir.Unlink(name); err != nil {

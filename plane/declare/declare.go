@@ -65,6 +65,12 @@ func (d *Declarer) next(modules module.Catalogue, n registry.Node) (*registry.De
 	if err != nil {
 		return nil, err
 	}
+	short, contents := apart(resources)
+	if slices.Contains(n.Profile.Formats, declaration.FormatFor(short)) {
+		resources = short
+	} else {
+		contents = nil // an older host, for which all is in the document
+	}
 	shall := d.document(n.Name, resources, n.Retiring())
 	if format := shall.Format; !slices.Contains(n.Profile.Formats, format) {
 		return nil, &refusal.Error{
@@ -92,7 +98,7 @@ func (d *Declarer) next(modules module.Catalogue, n registry.Node) (*registry.De
 		return nil, fmt.Errorf("sign declaration of node %q: %v", n.Name, err)
 	}
 	next.Digest = digest
-	return &registry.Declaration{Node: n.Ref(), Declared: next, Signed: signed}, nil
+	return &registry.Declaration{Node: n.Ref(), Declared: next, Signed: signed, Contents: contents}, nil
 }
 
 // document is what node shall hold, as the very first generation.

@@ -123,21 +123,18 @@ func (g *Gateway) fetch(ctx context.Context, req *connect.Request[link.FetchRequ
 
 // blob answers link.ProcedureBlob.
 func (g *Gateway) blob(ctx context.Context, req *connect.Request[link.BlobRequest]) (*connect.Response[link.BlobResponse], error) {
-	c, content, err := callerOf(ctx), []byte(nil), registry.ErrUnknown
-	if g.Contents != nil {
-		content, err = g.Contents.Content(ctx, c.key, req.Msg.Digest)
+	c := callerOf(ctx)
+	if req.Msg.Offset < 0 {
+		return nil, g.wire(ctx, &link.Refusal{Reason: link.ReasonMalformed, Message: "a part of a content begins at 0 or behind"}, "blob", c.node.Name)
 	}
+	part, err := g.Contents.Content(ctx, c.key, req.Msg.Digest, req.Msg.Offset)
 	if isUnknown(err) {
 		err = &link.Refusal{Reason: link.ReasonNotFound, Message: "the plane has no content of that digest for this node"}
-	}
-	if err == nil && req.Msg.Offset < 0 {
-		err = &link.Refusal{Reason: link.ReasonMalformed, Message: "a part of a content begins at 0 or behind"}
 	}
 	if err != nil {
 		return nil, g.wire(ctx, err, "blob", c.node.Name)
 	}
-	rest := content[min(req.Msg.Offset, int64(len(content))):]
-	return connect.NewResponse(&link.BlobResponse{Data: rest[:min(len(rest), link.MaxBlobPart)]}), nil
+	return connect.NewResponse(&link.BlobResponse{Data: part}), nil
 }
 
 // report answers link.ProcedureReport.

@@ -50,10 +50,11 @@ type Observations interface {
 	Seen(ctx context.Context, keys []identity.NodePublicKey, at time.Time) error
 }
 
-// Contents holds what declarations name by digest. The error matches
-// registry.ErrUnknown when this node may not have it, or it is not there.
+// Contents holds what declarations name by digest: a call returns at most
+// link.MaxBlobPart bytes from offset on, none at or behind the end. The error
+// matches registry.ErrUnknown when this node may not have it, or it is not there.
 type Contents interface {
-	Content(ctx context.Context, key identity.NodePublicKey, digest string) ([]byte, error)
+	Content(ctx context.Context, key identity.NodePublicKey, digest string, offset int64) ([]byte, error)
 }
 
 // Config is what a Gateway needs.
@@ -62,8 +63,8 @@ type Config struct {
 	Enroller     Enroller
 	Nodes        Nodes
 	Observations Observations
-	Contents     Contents // nil: no declaration of this plane names any
-	Links        *Links   // hears of every committed change
+	Contents     Contents
+	Links        *Links // hears of every committed change
 	Limits       Limits
 	Now          func() time.Time
 	Keepalive    time.Duration // zero means link.KeepaliveInterval

@@ -1,7 +1,6 @@
 package gateway_test
 
 import (
-	"bytes"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -31,6 +30,7 @@ import (
 	"mesh/plane/config"
 	"mesh/plane/enrolment"
 	"mesh/plane/gateway"
+	"mesh/plane/module"
 	"mesh/plane/planetest"
 	"mesh/plane/registry"
 )
@@ -48,7 +48,7 @@ type running struct {
 func start(t testing.TB, o planetest.Options, change ...func(*gateway.Config)) *running {
 	t.Helper()
 	p := planetest.New(t, o)
-	c := gateway.Config{Mesh: p.Mesh, Enroller: p.Enrolments, Nodes: p.Store, Observations: p.Store, Links: p.Links, Now: p.Now}
+	c := gateway.Config{Mesh: p.Mesh, Enroller: p.Enrolments, Nodes: p.Store, Observations: p.Store, Contents: p.Store, Links: p.Links, Now: p.Now}
 	for _, f := range change {
 		f(&c)
 	}
@@ -508,35 +508,48 @@ func TestCaseP1OverTheLink(t *testing.T) {
 	}
 }
 
-// vault is content for one node.
-type vault struct {
-	key     identity.NodePublicKey
-	content []byte
+// long is a module whose file is too long for a declaration.
+func long(content string) module.Module {
+	return module.Module{Name: "big", Presence: module.Anywhere, Instantiation: module.Any, Resources: func(module.Facts) []declaration.Resource {
+		return []declaration.Resource{{ID: "big/file", File: &declaration.File{Path: "/etc/big", Content: content}}}
+	}}
 }
 
-func (v *vault) Content(_ context.Context, key identity.NodePublicKey, digest string) ([]byte, error) {
-	if key != v.key || digest != declaration.Digest(v.content) {
-		return nil, registry.ErrUnknown
-	}
-	return v.content, nil
-}
-
+// TestContentIsGivenInParts, to nodes whose declaration names it, and for as long
+// as it does.
 func TestContentIsGivenInParts(t *testing.T) {
-	v := &vault{content: bytes.Repeat([]byte("0123456789abcdef"), link.MaxBlobPart/16+1)}
-	r := start(t, planetest.Options{}, func(c *gateway.Config) { c.Contents = v })
+	content := strings.Repeat("0123456789abcdef", link.MaxBlobPart/16+1)
+	r := start(t, planetest.Options{Modules: []module.Module{long(content)}})
 	ctx := timeout(t)
 	h, other := r.enrolled(ctx, "web"), r.enrolled(ctx, "db")
-	v.key = h.Key.Public()
 	ask := func(h *planetest.Host, offset int64) (*link.BlobResponse, error) {
-		return planetest.Call[link.BlobRequest, link.BlobResponse](ctx, h, link.ProcedureBlob, &link.BlobRequest{Digest: declaration.Digest(v.content), Offset: offset})
+		return planetest.Call[link.BlobRequest, link.BlobResponse](ctx, h, link.ProcedureBlob, &link.BlobRequest{Digest: declaration.Digest([]byte(content)), Offset: offset})
 	}
-	for offset, want := range map[int64]int{0: link.MaxBlobPart, link.MaxBlobPart: 16, link.MaxBlobPart + 16: 0, 1 << 60: 0} {
-		if part, err := ask(h, offset); err != nil || len(part.Data) != want {
-			t.Errorf("from %d: %v", offset, err)
+	_, err := ask(h, 0)
+	reason(t, err, link.ReasonNotFound)
+	if _, err := r.Declarer.Assign(ctx, "web", "big"); err != nil {
+		t.Fatal(err)
+	}
+	for offset, want := range map[int64]int{0: link.MaxBlobPart, link.MaxBlobPart: 16, link.MaxBlobPart + 10: 6, link.MaxBlobPart + 16: 0, 1 << 60: 0} {
+		part, err := ask(h, offset)
+		if err != nil || len(part.Data) != want || want > 0 && string(part.Data) != content[offset:][:want] {
+			t.Errorf("from %d: %d bytes, %v", offset, len(part.Data), err)
 		}
 	}
-	_, err := ask(h, -1)
+	_, err = ask(h, -1)
 	reason(t, err, link.ReasonMalformed)
 	_, err = ask(other, 0)
 	reason(t, err, link.ReasonNotFound)
+
+	if _, err := r.Declarer.Unassign(ctx, "web", "big"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ask(h, 0); err != nil {
+		t.Errorf("the generation before may be what it holds still: %v", err)
+	}
+	if err := r.Enrolments.Remove(ctx, "web"); err != nil {
+		t.Fatal(err)
+	}
+	_, err = ask(h, 0)
+	reason(t, err, link.ReasonNotANode)
 }

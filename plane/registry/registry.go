@@ -13,6 +13,7 @@ import (
 	"slices"
 	"time"
 
+	"mesh/host/declaration"
 	"mesh/host/identity"
 	"mesh/host/inventory"
 )
@@ -149,5 +150,13 @@ type Assignment struct {
 type Declaration struct {
 	Node Ref
 	Declared
-	Signed []byte // as declaration.Sign wrote it
+	Signed   []byte // as declaration.Sign wrote it
+	Contents []Content
+}
+
+// Content is what a declaration names by digest. It is kept with the declaration
+// and for as long as one that is kept names it.
+type Content struct {
+	declaration.Blob
+	Data string // empty: it is kept already
 }

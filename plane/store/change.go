@@ -53,6 +53,11 @@ func apply(ctx context.Context, tx *sql.Tx, c registry.Change) error {
 			return fmt.Errorf("keep declaration of node %q: %v", d.Node.Name, err)
 		}
 	}
+	if c.Remove != nil || len(c.Declare) > 0 {
+		if err := w.dropContents(ctx); err != nil {
+			return fmt.Errorf("take away contents that nothing names: %v", err)
+		}
+	}
 	return nil
 }
 
@@ -169,7 +174,7 @@ func (w writer) remove(ctx context.Context, n registry.Ref) error {
 	if err := w.exec(ctx, 1, `UPDATE nodes SET removed_at = ? WHERE id = ?`, w.at, id); err != nil {
 		return err
 	}
-	for _, table := range []string{"addresses", "assignments", "reports"} {
+	for _, table := range []string{"addresses", "assignments", "reports", "declared_contents"} {
 		if err := w.exec(ctx, -1, `DELETE FROM `+table+` WHERE node = ?`, id); err != nil {
 			return err
 		}
@@ -201,6 +206,9 @@ func (w writer) declare(ctx context.Context, d registry.Declaration) error {
 	}
 	err = w.exec(ctx, 1, `INSERT INTO declarations (node, epoch, generation, digest, content, signed, since) VALUES (?, ?, ?, ?, ?, ?, ?)`,
 		id, int64(d.Epoch), int64(d.Generation), d.Digest, d.Content, d.Signed, w.at)
+	if err == nil {
+		err = w.contents(ctx, id, d)
+	}
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,77 @@
+package store
+
+import (
+	"context"
+	"fmt"
+
+	"mesh/host/declaration"
+	"mesh/host/identity"
+	"mesh/host/link"
+	"mesh/plane/registry"
+)
+
+// Content returns a part of the content with this digest: at most
+// link.MaxBlobPart bytes from offset on, none at or behind its end. The error
+// matches registry.ErrUnknown unless one of the two newest declarations of the
+// node with this key names it.
+func (s *Store) Content(ctx context.Context, key identity.NodePublicKey, digest string, offset int64) ([]byte, error) {
+	var data []byte
+	row := s.read.QueryRowContext(ctx, `
+		SELECT coalesce((
+			SELECT substr(p.data, ?3 + 1) FROM content_parts p WHERE p.content = c.digest AND p.part = ?4
+		), x'')
+		FROM contents c
+		WHERE c.digest = ?2 AND EXISTS (
+			SELECT 1 FROM declared_contents d JOIN keys k ON k.node = d.node
+			WHERE d.content = c.digest AND k.key = ?1 AND k.forgotten_at IS NULL)`,
+		key.String(), digest, offset%link.MaxBlobPart, offset/link.MaxBlobPart)
+	if err := row.Scan(&data); err != nil {
+		return nil, missing(err, "read content")
+	}
+	return data, nil
+}
+
+// contents keeps what a declaration names by digest, and that it does.
+func (w writer) contents(ctx context.Context, node int64, d registry.Declaration) error {
+	for _, c := range d.Contents {
+		err := w.content(ctx, c)
+		if err == nil {
+			err = w.exec(ctx, 1, `
+				INSERT INTO declared_contents (node, epoch, generation, content)
+				SELECT ?, ?, ?, digest FROM contents WHERE digest = ? AND bytes = ?`,
+				node, int64(d.Epoch), int64(d.Generation), c.Digest, c.Bytes)
+		}
+		if err != nil {
+			return fmt.Errorf("keep content %s of %d bytes: %v", c.Digest, c.Bytes, err)
+		}
+	}
+	return nil
+}
+
+// content keeps one that came with its bytes, unless it is there.
+func (w writer) content(ctx context.Context, c registry.Content) error {
+	var there bool
+	row := w.tx.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM contents WHERE digest = ?)`, c.Digest)
+	if err := row.Scan(&there); err != nil || there || c.Data == "" {
+		return err
+	}
+	if is := declaration.Digest([]byte(c.Data)); is != c.Digest {
+		return fmt.Errorf("its digest is %s", is)
+	}
+	if err := w.exec(ctx, 1, `INSERT INTO contents (digest, bytes) VALUES (?, ?)`, c.Digest, len(c.Data)); err != nil {
+		return err
+	}
+	for part, rest := 0, c.Data; rest != ""; part++ {
+		n := min(len(rest), link.MaxBlobPart)
+		if err := w.exec(ctx, 1, `INSERT INTO content_parts (content, part, data) VALUES (?, ?, ?)`, c.Digest, part, []byte(rest[:n])); err != nil {
+			return err
+		}
+		rest = rest[n:]
+	}
+	return nil
+}
+
+// dropContents takes away what no declaration names any more.
+func (w writer) dropContents(ctx context.Context) error {
+	return w.exec(ctx, -1, `DELETE FROM contents WHERE NOT EXISTS (SELECT 1 FROM declared_contents d WHERE d.content = contents.digest)`)
+}
