@@ -26,14 +26,14 @@ func loadConfig(file string) (config.Config, error) {
 	return config.Parse(file, text)
 }
 
-// catalogue is every module, made for the mesh of c.
-func catalogue(c config.Config) module.Catalogue {
-	return module.NewCatalogue(module.Facts{PlaneConfig: c.Render()}, module.All()...)
+// catalogue is modules, made for the mesh of c.
+func catalogue(c config.Config, modules []module.Module) module.Catalogue {
+	return module.NewCatalogue(module.Facts{PlaneConfig: c.Render()}, modules...)
 }
 
 // bundle is what the first node is raised from: what the module plane declares.
 func bundle(c config.Config) ([]byte, error) {
-	resources, err := declare.Merge(catalogue(c), []string{module.Plane().Name})
+	resources, err := declare.Merge(catalogue(c, module.All()), []string{module.Plane().Name})
 	if err != nil {
 		return nil, err
 	}

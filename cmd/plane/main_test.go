@@ -24,6 +24,7 @@ import (
 	"mesh/host/identity"
 	"mesh/host/link"
 	"mesh/plane/config"
+	"mesh/plane/module"
 	"mesh/plane/planetest"
 )
 
@@ -46,8 +47,9 @@ type plane struct {
 	log     *syncBuffer
 }
 
-// start runs a plane with its store in dir, and waits until it answers.
-func start(t *testing.T, dir string) *plane {
+// start runs a plane with its store in dir, and waits until it answers. change
+// makes it another one.
+func start(t *testing.T, dir string, change ...func(*program)) *plane {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -66,8 +68,11 @@ func start(t *testing.T, dir string) *plane {
 	ctx, cancel := context.WithCancel(context.Background())
 	ready, done := make(chan struct{}), make(chan error, 1)
 	run := program{
-		config: c, machineID: planetest.MachineID("one"), listener: l,
+		config: c, modules: module.All(), machineID: planetest.MachineID("one"), listener: l,
 		log: slog.New(slog.NewTextHandler(p.log, nil)), ready: func() { close(ready) },
+	}
+	for _, f := range change {
+		f(&run)
 	}
 	go func() { done <- run.run(ctx) }()
 	p.stop = sync.OnceFunc(func() {

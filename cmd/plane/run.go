@@ -22,6 +22,7 @@ import (
 	"mesh/plane/declare"
 	"mesh/plane/enrolment"
 	"mesh/plane/gateway"
+	"mesh/plane/module"
 	"mesh/plane/refusal"
 	"mesh/plane/registry"
 	"mesh/plane/store"
@@ -38,7 +39,7 @@ func newRun(s cli.Streams) *cobra.Command {
 				return err
 			}
 			log := slog.New(slog.NewTextHandler(s.Err, nil))
-			p := program{config: cfg, machineID: ownMachineID(log), log: log, ready: func() {
+			p := program{config: cfg, modules: module.All(), machineID: ownMachineID(log), log: log, ready: func() {
 				daemon.SdNotify(false, daemon.SdNotifyReady) // without systemd nobody is told
 			}}
 			return p.run(c.Context())
@@ -60,6 +61,7 @@ func ownMachineID(log *slog.Logger) string {
 // program is one plane.
 type program struct {
 	config    config.Config
+	modules   []module.Module
 	machineID string       // of the machine it runs on
 	listener  net.Listener // of the link; nil means one where the configuration says
 	limits    gateway.Limits
@@ -79,7 +81,7 @@ func (p program) run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	modules := catalogue(p.config)
+	modules := catalogue(p.config, p.modules)
 	declarer := declare.New(declare.Config{
 		Mesh: mesh, Catalogue: modules, Running: p.config, PlaneMachine: p.machineID, Store: st, Now: time.Now, Log: p.log,
 	})
