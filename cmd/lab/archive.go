@@ -151,7 +151,8 @@ func newMove(a *app) *cobra.Command {
 of a snapshot: machines with their memory, world and faults, over ssh, in
 libvirt's form of a hypervisor behind it. The lab has to be installed there, for
 a user who is root. Here the scenario runs until all its machines answer there,
-and is then destroyed; its snapshots stay. If anything fails it runs on here.
+and is then destroyed; its snapshots stay. If anything fails it runs on here;
+what a move left that was killed, the next one to the same HOST removes.
 
 Its world is a new one there, whose issuer has a new root
 (see lab restore --as).`,

@@ -7,10 +7,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"mesh/lab/archive"
 )
@@ -87,4 +90,80 @@ func importAndDie(t *testing.T, dir string) {
 	must(t, err)
 	_, err = newBedIn(t, dir, "").archive.Import(t.Context(), &deadly{f, at}, archive.ImportOptions{})
 	t.Fatal(errors.Join(errors.New("it ended by itself"), err))
+}
+
+// moveIn and moveKilled tell a child where the lab machines are, and before or
+// after what it is killed.
+const (
+	moveIn     = "ARCHIVE_TEST_MOVE_IN"
+	moveKilled = "ARCHIVE_TEST_MOVE_KILLED"
+)
+
+// TestMoveKilled kills a move between the things that it asks of the target. Until all machines answer there the scenario runs on here, and the next
+// move leaves nothing of the first, whatever that had come to there.
+func TestMoveKilled(t *testing.T) {
+	if dir := os.Getenv(moveIn); dir != "" {
+		moveAndDie(t, dir, os.Getenv(moveKilled))
+		return
+	}
+	for _, moment := range []string{"before import", "after import", "after restore", "after answering", "after forget"} {
+		t.Run(moment, func(t *testing.T) {
+			dir := t.TempDir()
+			from, to := moveBeds(t, dir, 1000)
+			from.raised(t, "a", "s1")
+			cmd := exec.Command(os.Args[0], "-test.run", "^TestMoveKilled$")
+			cmd.Env = append(os.Environ(), moveIn+"="+dir, moveKilled+"="+moment)
+			if out, err := cmd.CombinedOutput(); !strings.Contains(err.Error(), "killed") {
+				t.Fatalf("%v\n%s", err, out)
+			}
+			if moment != "after forget" { // it has not been moved
+				if raised, err := from.lab.Names(); err != nil || !slices.Contains(raised, "a") {
+					t.Fatalf("here is raised %q, %v", raised, err)
+				}
+				_, err := from.archive.Move(t.Context(), "a", to)
+				must(t, err)
+			}
+			if diff := cmp.Diff([]string{"a@s1"}, from.stands(t)); diff != "" {
+				t.Errorf("here:\n%s", diff)
+			}
+			if diff := cmp.Diff([]string{"a"}, to.stands(t)); diff != "" {
+				t.Errorf("there:\n%s", diff)
+			}
+		})
+	}
+}
+
+// moveBeds are a lab machine and one to move to, whose serial numbers begin there:
+// no two processes may make the same names.
+func moveBeds(t *testing.T, dir string, serial int64) (*bed, *beside) {
+	from, to := newBedIn(t, filepath.Join(dir, "from"), "a disk"), &beside{bed: newBedIn(t, filepath.Join(dir, "to"), "a disk")}
+	from.serial.Store(serial)
+	to.serial.Store(serial)
+	return from, to
+}
+
+// moveAndDie is the child.
+func moveAndDie(t *testing.T, dir, killed string) {
+	from, to := moveBeds(t, dir, 2000)
+	to.killed = killed
+	_, err := from.archive.Move(t.Context(), "a", to)
+	t.Fatal(errors.Join(errors.New("it ended by itself"), err))
+}
+
+// The target's own run of that name is left alone, though a move to there was
+// killed before it had come so far.
+func TestMoveKilledLeavesOthersAlone(t *testing.T) {
+	from, to := newBed(t, "a disk"), &beside{bed: newBed(t, "a disk")}
+	from.raised(t, "a", "s1")
+	_, err := from.snapshots.Take(t.Context(), "a", "move-00000000", "taken to move the scenario to beside")
+	must(t, err)
+	to.raised(t, "a", "theirs")
+	_, err = from.archive.Move(t.Context(), "a", to)
+	wantRefused(t, err, 2, "one of that name is raised there")
+	if diff := cmp.Diff([]string{"a", "a@theirs"}, to.stands(t)); diff != "" {
+		t.Errorf("there:\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"a", "a@s1"}, from.stands(t)); diff != "" {
+		t.Errorf("here:\n%s", diff)
+	}
 }

@@ -25,6 +25,9 @@ type Target interface {
 	Restore(ctx context.Context, scenario, snapshot string) error
 	// Answering is nil when every machine of a scenario answers that is to.
 	Answering(ctx context.Context, scenario string) error
+	// ComesOf tells of which snapshot a scenario comes that is raised there: its id,
+	// or nothing.
+	ComesOf(ctx context.Context, scenario string) (string, error)
 	// Destroy ends a scenario. Nothing there is success.
 	Destroy(ctx context.Context, scenario string) error
 	// Forget removes a snapshot. Nothing there is success.
@@ -51,13 +54,16 @@ const undoLimit = 2 * time.Minute
 // Move brings a raised scenario to another lab machine, where it runs on from the
 // instant of a snapshot. Here it runs until all its machines answer there, and is
 // then destroyed with that snapshot; its others stay. On an error, an
-// interruption and a kill it runs on here; after a kill a snapshot whose name
-// begins with "move-" is left to be removed, here and perhaps there.
+// interruption and a kill it runs on here; what a kill left, here and there, is
+// removed by the next move to the same target.
 func (a *Archive) Move(ctx context.Context, scenario string, to Target) (Moved, error) {
 	begun := a.cfg.Ports.Now()
 	sight, err := to.Look(ctx)
 	if err != nil {
 		return Moved{}, fmt.Errorf("look at %s: %w", to, err)
+	}
+	if err := a.clear(ctx, scenario, to, &sight); err != nil {
+		return Moved{}, fmt.Errorf("remove what a move that was killed left on %s: %w", to, err)
 	}
 	if slices.Contains(sight.Raised, scenario) {
 		return Moved{}, &lifecycle.Error{
@@ -65,7 +71,7 @@ func (a *Archive) Move(ctx context.Context, scenario string, to Target) (Moved, 
 			Next: "destroy that one, or raise this one under another name", Code: codeUsage,
 		}
 	}
-	m, err := a.cfg.Snapshots.Take(ctx, scenario, "move-"+a.cfg.NewID()[:8], "taken to move the scenario to "+to.String())
+	m, err := a.cfg.Snapshots.Take(ctx, scenario, movePrefix+a.cfg.NewID()[:8], aboutMove(to))
 	if err != nil {
 		return Moved{}, err
 	}
@@ -80,8 +86,11 @@ func (a *Archive) Move(ctx context.Context, scenario string, to Target) (Moved, 
 		}
 	}
 	a.cfg.Ports.Progress.Note("all machines answer on %s; removing the scenario here", to)
-	_, err = a.cfg.Lab.Destroy(undo, scenario)
-	err = errors.Join(err, a.cfg.Snapshots.Remove(scenario, m.Name), to.Forget(undo, scenario, m.Name))
+	// The snapshot goes first: for as long as it is here, the move counts as cut
+	// short, and what runs there as a copy to be removed.
+	err = a.cfg.Snapshots.Remove(scenario, m.Name)
+	_, destroyed := a.cfg.Lab.Destroy(undo, scenario)
+	err = errors.Join(err, destroyed, to.Forget(undo, scenario, m.Name))
 	if err != nil {
 		err = fmt.Errorf("scenario %s runs on %s; not all of it could be removed here: %w", scenario, to, err)
 	}
@@ -89,6 +98,49 @@ func (a *Archive) Move(ctx context.Context, scenario string, to Target) (Moved, 
 		Scenario: scenario, Target: to.String(), Bytes: sent,
 		Seconds: float64(a.cfg.Ports.Now().Sub(begun).Milliseconds()) / 1000,
 	}, err
+}
+
+// How the snapshot of a move is known.
+const movePrefix = "move-"
+
+func aboutMove(to Target) string { return "taken to move the scenario to " + to.String() }
+
+// clear removes what moves of a scenario to the same target left that were killed:
+// their snapshots, here and there, and what was raised of them there. It touches
+// nothing unless the scenario runs here.
+func (a *Archive) clear(ctx context.Context, scenario string, to Target, sight *Sight) error {
+	r, err := a.cfg.Lab.Record(scenario)
+	if err != nil || r.Phase != lifecycle.Raised && r.Phase != lifecycle.Snapshotting {
+		return nil // taking the snapshot says so
+	}
+	all, err := a.cfg.Snapshots.Store().List(scenario)
+	for _, m := range all {
+		if !strings.HasPrefix(m.Name, movePrefix) || m.About != aboutMove(to) {
+			continue
+		}
+		done := a.cfg.Ports.Progress.Step("remove what a move that was killed left on " + to.String())
+		err := a.clearOne(ctx, m, to, sight)
+		done(err)
+		if err != nil {
+			return err
+		}
+	}
+	return err
+}
+
+func (a *Archive) clearOne(ctx context.Context, m snapshot.Manifest, to Target, sight *Sight) error {
+	of, err := to.ComesOf(ctx, m.Scenario)
+	if err == nil && of == m.ID {
+		err = to.Destroy(ctx, m.Scenario)
+		sight.Raised = slices.DeleteFunc(sight.Raised, func(name string) bool { return name == m.Scenario })
+	}
+	if err == nil {
+		err = to.Forget(ctx, m.Scenario, m.Name)
+	}
+	if err == nil { // last, since it is what tells of the others
+		err = a.cfg.Snapshots.Remove(m.Scenario, m.Name)
+	}
+	return err
 }
 
 // handOver makes a snapshot run there, and returns how much went over.

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -19,23 +20,31 @@ import (
 )
 
 // beside is a bed as a target. What is named in fails fails; what is named in
-// late fails when it has been done.
+// late fails when it has been done; before or after what is named in killed, the
+// process is.
 type beside struct {
 	*bed
-	fails, late string
-	did         []string
+	fails, late, killed string
 }
 
 func (b *beside) try(what string, do func() error) error {
-	b.did = append(b.did, what)
+	b.dieAt("before " + what)
 	if b.fails == what {
 		return errors.New(what + " failed")
 	}
 	err := do()
+	b.dieAt("after " + what)
 	if b.late == what {
 		err = errors.Join(err, errors.New(what+" failed late"))
 	}
 	return err
+}
+
+func (b *beside) dieAt(moment string) {
+	if b.killed == moment {
+		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+		select {}
+	}
 }
 
 func (b *beside) String() string { return "beside" }
@@ -72,17 +81,27 @@ func (b *beside) Answering(context.Context, string) error {
 	return b.try("answering", func() error { return nil })
 }
 
+func (b *beside) ComesOf(_ context.Context, scenario string) (string, error) {
+	r, err := b.lab.Record(scenario)
+	if err != nil || len(r.Snapshots) == 0 {
+		return "", nil
+	}
+	return r.Snapshots[0], nil
+}
+
 func (b *beside) Destroy(ctx context.Context, scenario string) error {
 	_, err := b.lab.Destroy(ctx, scenario)
 	return err
 }
 
 func (b *beside) Forget(_ context.Context, scenario, name string) error {
-	err := b.snapshots.Remove(scenario, name)
-	if errors.Is(err, snapshot.ErrAbsent) {
-		return nil
-	}
-	return err
+	return b.try("forget", func() error {
+		err := b.snapshots.Remove(scenario, name)
+		if errors.Is(err, snapshot.ErrAbsent) {
+			return nil
+		}
+		return err
+	})
 }
 
 // stands lists what is raised, and which snapshots there are.
@@ -187,6 +206,7 @@ echo "$*" >>` + dir + `/asked
 case "$2 $3" in
 "list --json") echo '[{"name":"it'\''s raised"}]' ;;
 "image list") echo '{"images":[{"image":null},{"image":{"content":"c"}}]}' ;;
+"snapshot list") echo '[{"name":"s1","id":"1"},{"name":"s2","id":"2","current":true}]' ;;
 "status a") echo '{"machines":[{"name":"one","state":"running","agent":true},{"name":"two","state":"running","agent":false}]}' ;;
 "import -") cat >` + dir + `/imported ;;
 *) echo "no such thing" >&2; exit 4 ;;
@@ -209,9 +229,12 @@ esac
 	if err := r.Restore(t.Context(), "a", "s; rm"); err == nil || !strings.Contains(err.Error(), "no such thing") {
 		t.Errorf("restore: %v", err)
 	}
+	if of, err := r.ComesOf(t.Context(), "a"); of != "2" || err != nil {
+		t.Errorf("it comes of %q, %v", of, err)
+	}
 	asked, err := os.ReadFile(filepath.Join(dir, "asked"))
 	must(t, err)
-	if want := fmt.Sprintln("my lab restore a s; rm"); !strings.HasSuffix(string(asked), want) {
+	if want := fmt.Sprintln("my lab restore a s; rm"); !strings.Contains(string(asked), want) {
 		t.Errorf("asked %q", asked)
 	}
 }

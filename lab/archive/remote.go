@@ -154,12 +154,33 @@ func (r Remote) Destroy(ctx context.Context, scenario string) error {
 	return err
 }
 
+// ComesOf is Target's.
+func (r Remote) ComesOf(ctx context.Context, scenario string) (string, error) {
+	there, err := r.snapshots(ctx, scenario)
+	for _, one := range there {
+		if one.Current {
+			return one.ID, nil
+		}
+	}
+	return "", err
+}
+
+// listed is a snapshot as the lab there lists it.
+type listed struct {
+	Name    string `json:"name"`
+	ID      string `json:"id"`
+	Current bool   `json:"current"`
+}
+
+func (r Remote) snapshots(ctx context.Context, scenario string) (all []listed, err error) {
+	err = r.ask(ctx, &all, "snapshot", "list", scenario)
+	return all, err
+}
+
 // Forget is Target's.
 func (r Remote) Forget(ctx context.Context, scenario, snapshot string) error {
-	var there []struct {
-		Name string `json:"name"`
-	}
-	if err := r.ask(ctx, &there, "snapshot", "list", scenario); err != nil {
+	there, err := r.snapshots(ctx, scenario)
+	if err != nil {
 		return err
 	}
 	for _, one := range there {
