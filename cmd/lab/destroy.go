@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"mesh/cmd/internal/cli"
+	"mesh/lab/verify"
 )
 
 func newDestroy(a *app) *cobra.Command {
@@ -94,18 +95,23 @@ func newReap(a *app) *cobra.Command {
 		Use:   "reap",
 		Short: "Remove what commands that were killed left behind",
 		Long: `Remove what commands that were killed left behind: every scenario whose record
-names a process that is gone, every warm image that was left unfinished, and
-what is left of snapshots that are not whole. Exactly what those records name is
-removed. A scenario of which a snapshot was being taken is not: it runs on.`,
+names a process that is gone, every warm image that was left unfinished, what is
+left of snapshots that are not whole, and what a verification was at. Exactly
+what those records name is removed. A scenario of which a snapshot was being
+taken is not: it runs on.`,
 		Args: cli.UsageArgs(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
-			_, lab := a.lab()
+			cfg, lab := a.lab()
 			reaped, err := lab.Reap(c.Context())
-			err = errors.Join(err, a.snapshots().Sweep())
+			swept, left := verify.Sweep(c.Context(), cfg.Daemon, cfg.Hypervisor)
+			err = errors.Join(err, a.snapshots().Sweep(), left)
 			for _, one := range reaped {
 				fmt.Fprintf(a.Out, "%s %s: %s\n", one.Kind, one.Name, one.Why)
 			}
-			if err == nil && len(reaped) == 0 {
+			for _, one := range swept {
+				fmt.Fprintf(a.Out, "verification: %s\n", one)
+			}
+			if err == nil && len(reaped)+len(swept) == 0 {
 				fmt.Fprintln(a.Err, "nothing is abandoned; nothing to reap")
 			}
 			return err

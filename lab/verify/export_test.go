@@ -34,8 +34,3 @@ func OfGuests(ctx context.Context, limit time.Duration, h Hypervisor, a machine.
 	}
 	return results
 }
-
-// Sweep removes what killed verifications left, on a hypervisor that answers.
-func Sweep(ctx context.Context, h Hypervisor) error {
-	return (&virt{hypervisor: h, answered: true}).sweep(ctx)
-}

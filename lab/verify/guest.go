@@ -83,7 +83,7 @@ func (v *virt) clone(ctx context.Context, do func(name, of string) (string, erro
 		spec.MemoryBytes, spec.CPUs = w.Of.MemoryBytes, w.Of.CPUs
 		spec.Kernel, spec.Initrd, spec.Cmdline = image.Kernel, image.Initrd, image.Cmdline
 		spec.Disk = filepath.Join(dir, "disk.qcow2")
-		defer func() { err = errors.Join(err, v.end(context.WithoutCancel(ctx), spec.Name)) }()
+		defer func() { err = errors.Join(err, end(context.WithoutCancel(ctx), v.hypervisor, spec.Name)) }()
 		err = overlay(ctx, v.layer(w.Layer), spec.Disk)
 		if err == nil {
 			err = v.hypervisor.Restore(ctx, spec, w.Memory)

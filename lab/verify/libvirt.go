@@ -101,7 +101,7 @@ func (v *virt) starts(ctx context.Context) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		defer func() { err = errors.Join(err, v.end(context.WithoutCancel(ctx), spec.Name)) }()
+		defer func() { err = errors.Join(err, end(context.WithoutCancel(ctx), v.hypervisor, spec.Name)) }()
 		begun := time.Now()
 		if err := v.hypervisor.Create(ctx, spec); err != nil {
 			return "", err
@@ -144,12 +144,12 @@ func (v *virt) spec(dir string) (machine.Spec, error) {
 }
 
 // end ends machines, and has the hypervisor forget them.
-func (v *virt) end(ctx context.Context, names ...string) error {
+func end(ctx context.Context, h machine.Hypervisor, names ...string) error {
 	ctx, cancel := context.WithTimeout(ctx, timeLimit)
 	defer cancel()
 	var problems []error
 	for _, name := range names {
-		problems = append(problems, v.hypervisor.Destroy(ctx, name), v.hypervisor.Forget(ctx, name))
+		problems = append(problems, h.Destroy(ctx, name), h.Forget(ctx, name))
 	}
 	return errors.Join(problems...)
 }

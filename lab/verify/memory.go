@@ -55,7 +55,7 @@ func (v *virt) counting(ctx context.Context, do func(spec machine.Spec) (string,
 
 // endAll ends a machine and its clones.
 func (v *virt) endAll(ctx context.Context, spec machine.Spec) error {
-	return v.end(ctx, spec.Name, cloneOf(spec, 1).Name, cloneOf(spec, 2).Name)
+	return end(ctx, v.hypervisor, spec.Name, cloneOf(spec, 1).Name, cloneOf(spec, 2).Name)
 }
 
 // cloneOf is another machine, on a disk over that of spec.

@@ -2,6 +2,7 @@ package verify_test
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"os"
 	"os/exec"
@@ -45,6 +46,12 @@ func gone(t *testing.T) string {
 	}
 	return name
 }
+
+// daemon tells what was asked of it; no answer of it fails.
+type daemon string
+
+func (d *daemon) Ensure(context.Context) error  { *d += "ensured "; return nil }
+func (d *daemon) Release(context.Context) error { *d += "released "; return nil }
 
 func TestAbandoned(t *testing.T) {
 	mine, err := verify.Prefix()
@@ -96,7 +103,7 @@ func TestSweepOfAKilledPowerCut(t *testing.T) {
 	mount := filepath.Join(dir, verify.DiskMount)
 	t.Cleanup(func() { _ = unix.Unmount(mount, unix.MNT_DETACH) })
 	h := fake{machinetest.New()}
-	if err := verify.Sweep(t.Context(), h); err != nil {
+	if _, err := verify.Sweep(t.Context(), new(daemon), h); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.ReadDir(mount); err != nil {
@@ -109,7 +116,7 @@ func TestSweepOfAKilledPowerCut(t *testing.T) {
 	if _, err := os.ReadDir(mount); !errors.Is(err, unix.ENOTCONN) {
 		t.Errorf("the mount of one that was killed: %v", err)
 	}
-	if err := verify.Sweep(t.Context(), h); err != nil {
+	if _, err := verify.Sweep(t.Context(), new(daemon), h); err != nil {
 		t.Fatal(err)
 	}
 	if left, err := os.ReadDir(tmp); err != nil || len(left) > 0 {
@@ -162,10 +169,15 @@ func TestSweep(t *testing.T) {
 		}
 		want = append(want, dead+"other")
 	}
-	for range 2 {
-		if err := verify.Sweep(t.Context(), h); err != nil {
-			t.Fatal(err)
+	var d daemon
+	for _, want := range [][]string{{"machine " + dead + "1", "directory " + filepath.Join(tmp, dead+"1")}, nil} {
+		swept, err := verify.Sweep(t.Context(), &d, h)
+		if diff := cmp.Diff(want, swept); err != nil || diff != "" {
+			t.Errorf("%v; swept (-want +got):\n%s", err, diff)
 		}
+	}
+	if d != "ensured released " {
+		t.Errorf("the daemon was %s", d)
 	}
 	left, err := h.List(t.Context(), "")
 	if diff := cmp.Diff([]string{mine + "2", "mesh.s-one"}, left); diff != "" || err != nil {

@@ -5,8 +5,8 @@
 // It changes nothing that stays: links and namespaces it makes end with it even
 // if it is killed, and a libvirt daemon that it starts is ended again. Machines,
 // and what is in the temporary directory, a mount among it, carry the name of
-// their process; of one that was killed the next verification removes them. Only
-// cmd/lab imports it.
+// their process; of one that was killed Sweep and the next verification remove
+// them. Only cmd/lab imports it.
 package verify
 
 import (
