@@ -15,6 +15,8 @@ import (
 	"strings"
 
 	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/parser"
 )
 
 // buildFormat numbers what a build makes of a recipe. It is part of every
@@ -80,11 +82,32 @@ func ParseRecipe(files fs.FS, name string) (Recipe, error) {
 	if err != nil {
 		return Recipe{}, fmt.Errorf("read recipe %s: %v", name, err)
 	}
-	var d document
-	if err := yaml.NewDecoder(bytes.NewReader(content), yaml.Strict()).Decode(&d); err != nil {
+	d, err := decode(content)
+	if err != nil {
 		return Recipe{}, fmt.Errorf("%s.yaml: %v", name, yaml.FormatError(err, false, false))
 	}
 	return d.recipe(files, name)
+}
+
+// decode reads a document that is nothing but mappings, lists and values: the
+// library ends the program on some anchors and tags.
+func decode(content []byte) (d document, err error) {
+	file, err := parser.ParseBytes(content, 0)
+	if err != nil {
+		return d, err
+	}
+	for _, doc := range file.Docs {
+		if doc.Body == nil {
+			continue // nothing but a comment
+		}
+		for _, kind := range []ast.NodeType{ast.AnchorType, ast.AliasType, ast.TagType, ast.MergeKeyType, ast.MappingKeyType} {
+			if found := ast.Filter(kind, doc.Body); len(found) > 0 {
+				at := found[0].GetToken().Position
+				return d, fmt.Errorf("[%d:%d] a recipe has no anchors, aliases, tags, merged or complex keys; write the value itself", at.Line, at.Column)
+			}
+		}
+	}
+	return d, yaml.NewDecoder(bytes.NewReader(content), yaml.Strict()).Decode(&d)
 }
 
 // recipe checks a document and reads the hooks it names.

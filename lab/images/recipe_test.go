@@ -78,6 +78,7 @@ func TestRecipeRefuses(t *testing.T) {
 		"package":         {"podman", "Podman", `one.yaml: offer: "Podman" is not the name of a package`},
 		"option":          {"systemd", "--simulate", `one.yaml: include: "--simulate" is not the name of a package`},
 		"package twice":   {"[systemd,", "[systemd, systemd,", `one.yaml: include: "systemd" stands twice`},
+		"tag":             {"[podman]", "!x [podman]", "[5:8] a recipe has no anchors"},
 		"hook":            {"network,", "netwrok,", "one.yaml: hooks: there is no script hooks/netwrok.sh"},
 		"hook of another": {"early", "../one", "one.yaml: prepare: there is no script hooks/../one.sh"},
 	} {
@@ -151,6 +152,8 @@ func FuzzRecipe(f *testing.F) {
 	f.Add("suite: trixie\nsuite: trixie\n")
 	f.Add("include: {a: [b, &x c, *x]}\n")
 	f.Add("disk: 99999999999999999999GiB")
+	f.Add("suite: a\ninclude: !tag\na")
+	f.Add("")
 	f.Fuzz(func(t *testing.T, document string) {
 		r, err := images.ParseRecipe(files(document), "one")
 		if err != nil {
