@@ -57,6 +57,7 @@ func (h *host) enrol(c *cobra.Command, text string, again bool) error {
 	if _, err := identity.ParseToken(text); err != nil {
 		return err
 	}
+	restore := h.restorer()
 	if err := h.prepare(); err != nil {
 		return err
 	}
@@ -68,7 +69,7 @@ func (h *host) enrol(c *cobra.Command, text string, again bool) error {
 	}
 	m, err := e.Run(c.Context(), text)
 	if err != nil {
-		return err
+		return errors.Join(err, restore())
 	}
 	fmt.Fprintf(h.Out, "node %s of mesh %s\n", m.Node, m.Mesh)
 	if len(m.Addresses) > 0 {

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"time"
 
 	"mesh/cmd/internal/cli"
@@ -53,7 +54,7 @@ func (h *host) prepare() error {
 		return cli.WithCode(cli.Prerequisite, errors.New("this changes the machine and has to be run as root"))
 	}
 	files := h.system().Files
-	for _, dir := range []string{h.state, filepath.Join(h.state, identityBelow), h.runtime} {
+	for _, dir := range h.directories() {
 		_, err := os.Lstat(dir)
 		if errors.Is(err, fs.ErrNotExist) {
 			err = files.MakeDirectory(dir, system.Access{Mode: 0o700})
@@ -63,6 +64,31 @@ func (h *host) prepare() error {
 		}
 	}
 	return nil
+}
+
+// directories lists those of an installation, each behind the one it is in.
+func (h *host) directories() []string {
+	return []string{h.state, filepath.Join(h.state, identityBelow), h.runtime}
+}
+
+// restorer takes away again, as far as nothing is in them, the directories that
+// are not there now.
+func (h *host) restorer() (restore func() error) {
+	var dirs []string
+	for _, dir := range h.directories() {
+		if _, err := os.Lstat(dir); errors.Is(err, fs.ErrNotExist) {
+			dirs = append(dirs, dir)
+		}
+	}
+	return func() error {
+		files := h.system().Files
+		for _, dir := range slices.Backward(dirs) {
+			if err := files.RemoveDirectory(dir); err != nil && !errors.Is(err, system.ErrNotEmpty) {
+				return err
+			}
+		}
+		return nil
+	}
 }
 
 func (h *host) hand(s *system.System, log *slog.Logger) (*agent.Hand, error) {

@@ -33,7 +33,7 @@ plane any more, --leave gives the membership up.`,
 var (
 	recordFiles   = regexp.MustCompile(`^(journal|snapshot)(\.damaged)?$|^lock$`)
 	identityFiles = regexp.MustCompile(`^(identity|lock)$`)
-	contentFiles  = regexp.MustCompile(`^[0-9a-f]{64}(\.deb)?$`)
+	contentFiles  = regexp.MustCompile(`^[0-9a-f]{64}(\.deb|\.part)?$`)
 	runtimeFiles  = regexp.MustCompile(`^(link\.json|pass\.json|packages\.log|agent\.lock|lock)$`)
 )
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/netip"
 	"strings"
 	"time"
@@ -97,6 +98,16 @@ func (e Enrolment) Run(ctx context.Context, text string) (Membership, error) {
 		return Membership{}, fmt.Errorf("enrol: %w", err)
 	}
 	defer lock.Close()
+	m, err := e.locked(ctx, token)
+	if _, absent := e.Identity.Read(identityName); err != nil && errors.Is(absent, fs.ErrNotExist) {
+		// The lock is all there is: there was nothing to be locked.
+		err = errors.Join(err, e.Identity.Remove(identityLock))
+	}
+	return m, err
+}
+
+// locked is Run while no other enrolment of this machine goes on.
+func (e Enrolment) locked(ctx context.Context, token identity.Token) (Membership, error) {
 	held, err := readIdentity(e.Identity)
 	if errors.Is(err, errDamaged) {
 		e.note("what was recorded of an earlier identity cannot be read and is replaced")

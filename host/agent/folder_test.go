@@ -57,6 +57,9 @@ func (m *memory) Lock(name string) (io.Closer, error) {
 		return nil, fmt.Errorf("%s: %w", name, store.ErrLocked)
 	}
 	m.locked[name] = true
+	if _, there := m.files[name]; !there {
+		m.files[name] = []byte{}
+	}
 	return unlock(func() {
 		m.mu.Lock()
 		defer m.mu.Unlock()

@@ -166,16 +166,31 @@ func (d *linuxDir) Create(name string) (File, error) {
 	return linuxFile{os.NewFile(uintptr(fd), d.at(name))}, nil
 }
 
+// Lock locks the file that has the name: who held it before may have taken it away.
 func (d *linuxDir) Lock(name string) (io.Closer, error) {
-	fd, err := d.openat(name, unix.O_RDWR|unix.O_CREAT)
-	if err != nil {
-		return nil, err
-	}
-	if err := again(func() error { return unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB) }); err != nil {
+	for {
+		fd, err := d.openat(name, unix.O_RDWR|unix.O_CREAT)
+		if err != nil {
+			return nil, err
+		}
+		err = again(func() error { return unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB) })
+		var locked, named unix.Stat_t
+		if err == nil {
+			err = unix.Fstat(fd, &locked)
+		}
+		if err != nil {
+			_ = unix.Close(fd)
+			return nil, pathError("lock", d.at(name), err)
+		}
+		err = again(func() error { return unix.Fstatat(d.fd, name, &named, unix.AT_SYMLINK_NOFOLLOW) })
+		if err == nil && named.Ino == locked.Ino && named.Dev == locked.Dev {
+			return os.NewFile(uintptr(fd), d.at(name)), nil
+		}
 		_ = unix.Close(fd)
-		return nil, pathError("lock", d.at(name), err)
+		if err != nil && err != unix.ENOENT {
+			return nil, pathError("lock", d.at(name), err)
+		}
 	}
-	return os.NewFile(uintptr(fd), d.at(name)), nil
 }
 
 func (d *linuxDir) Mkdir(name string) error {

@@ -5,6 +5,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -114,5 +116,44 @@ func TestNeverAcrossAMount(t *testing.T) {
 	files := system.NewFiles(&system.Linux{}, 1)
 	if err := files.RemoveDirectory(d); !errors.Is(err, system.ErrMount) {
 		t.Errorf("removed a directory on which something is mounted: %v", err)
+	}
+}
+
+// TestLockIsOneWhoeverTakesItsFileAway: a lock whose file goes with it is held by
+// one at a time still.
+func TestLockIsOneWhoeverTakesItsFileAway(t *testing.T) {
+	dir, err := new(system.Linux).OpenDir(base(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	var holders, locked atomic.Int32
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for range 500 {
+				lock, err := dir.Lock("lock")
+				if errors.Is(err, unix.EWOULDBLOCK) {
+					continue
+				}
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				locked.Add(1)
+				if holders.Add(1) > 1 {
+					t.Error("two have the lock")
+				}
+				if err := dir.Unlink("lock"); err != nil {
+					t.Error(err)
+				}
+				holders.Add(-1)
+				lock.Close()
+			}
+		})
+	}
+	wg.Wait()
+	if locked.Load() == 0 {
+		t.Error("nobody had it")
 	}
 }
