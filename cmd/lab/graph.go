@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"mesh/cmd/internal/cli"
+	"mesh/lab/fault"
 	"mesh/lab/graph"
 	"mesh/lab/lifecycle"
 	"mesh/lab/scenario"
@@ -26,10 +27,11 @@ func newGraph(a *app) *cobra.Command {
 		Short: "Draw a scenario: segments, routers, machines, addresses",
 		Long: `Draw a scenario: its segments, routers and machines, and every address that they
 get. Dashed lines lead to where somebody can be moved (lab roam). Nothing is
-raised or changed.
+raised or changed. What is raised is drawn as it is now: everybody where they
+stand, with the faults that strike them.
 
 SCENARIO is the name of one that ships with the lab, or the path of a file. NAME
-is what a scenario is raised as, and shows what was planned for it; where both
+is what a scenario is raised as, and shows what is raised; where both
 have one name, it is the raised one.
 
 Mermaid is what Markdown pages show, DOT what Graphviz reads, SVG a picture.`,
@@ -62,7 +64,7 @@ func (a *app) graph(source string) (graph.Graph, error) {
 		_, lab := a.lab()
 		record, err := lab.Record(source)
 		if err == nil {
-			return graphOf(record.Plan), nil
+			return graphOf(record), nil
 		}
 		if !errors.Is(err, lifecycle.ErrAbsent) {
 			return graph.Graph{}, err
@@ -83,15 +85,20 @@ func (a *app) graph(source string) (graph.Graph, error) {
 	return graph.New(doc.scenario.Name, doc.scenario.About, *u, doc.scenario.Machines), nil
 }
 
-// graphOf is the graph of what was planned.
-func graphOf(p lifecycle.Plan) graph.Graph {
+// graphOf is the graph of what is raised.
+func graphOf(r lifecycle.Record) graph.Graph {
+	p := r.Plan
 	var machines []scenario.Machine
 	for _, m := range p.Machines {
 		machines = append(machines, scenario.Machine{
 			Name: m.Name, Image: m.Image, MemoryBytes: m.Spec.MemoryBytes, CPUs: m.Spec.CPUs,
 		})
 	}
-	return graph.New(p.Name, "raised from "+p.Source, p.World.Underlay, machines)
+	var faults []fault.Fault
+	for _, f := range r.Faults {
+		faults = append(faults, f.Fault)
+	}
+	return graph.New(p.Name, "raised from "+p.Source, p.World.Underlay, machines).Struck(faults)
 }
 
 // completeDrawn offers what is raised, what ships with the lab, and files.

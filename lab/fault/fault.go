@@ -55,6 +55,17 @@ const (
 func (d Direction) Sends() bool    { return d != In }
 func (d Direction) Receives() bool { return d != Out }
 
+// Reverse is d as those on the other side see it.
+func (d Direction) Reverse() Direction {
+	switch d {
+	case Out:
+		return In
+	case In:
+		return Out
+	}
+	return d
+}
+
 // How is the manner of a fault that has several.
 type How string
 
@@ -103,9 +114,14 @@ func Named(f Fault, taken func(name string) bool) Fault {
 }
 
 // String is f in one line, as a command would say it, without its name.
-func (f Fault) String() string {
+func (f Fault) String() string { return f.words(f.On) }
+
+// Effect is String without those that f strikes.
+func (f Fault) Effect() string { return f.words(nil) }
+
+func (f Fault) words(on []Target) string {
 	words := []string{string(f.Kind)}
-	for _, t := range f.On {
+	for _, t := range on {
 		words = append(words, t.String())
 	}
 	for _, p := range parameters {

@@ -19,6 +19,7 @@ var (
 	isolatedInk = ink{"#f1f5f9", "#64748b"}
 	routerInk   = ink{"#fef3c7", "#b45309"}
 	machineInk  = ink{"#ffffff", "#475569"}
+	struckInk   = "#dc2626" // lines of what a fault strikes
 )
 
 const (
@@ -41,13 +42,13 @@ func (g Graph) DOT() string {
 		if s.Kind == scenario.Public {
 			style = "filled,rounded,bold"
 		}
-		dotNode(&b, id("s", i), "box", style, s.paint(), s.Name, append([]string{s.kind()}, s.lines()...))
+		dotNode(&b, id("s", i), "box", style, s.paint(), s.Name, append([]string{s.kind()}, s.lines()...), s.Faults)
 	}
 	for i, r := range g.Routers {
-		dotNode(&b, id("r", i), "hexagon", "filled", routerInk, r.Name, r.lines())
+		dotNode(&b, id("r", i), "hexagon", "filled", routerInk, r.Name, r.lines(), r.Faults)
 	}
 	for i, m := range g.Machines {
-		dotNode(&b, id("m", i), "box", "filled", machineInk, m.Name, m.lines())
+		dotNode(&b, id("m", i), "box", "filled", machineInk, m.Name, m.lines(), m.Faults)
 	}
 	edge := func(from, to string, of Link) {
 		style := ""
@@ -72,9 +73,14 @@ func (g Graph) DOT() string {
 	return b.String()
 }
 
-func dotNode(b *strings.Builder, id, shape, style string, ink ink, name string, lines []string) {
-	fmt.Fprintf(b, "  %s [shape=%s, style=%q, fillcolor=%q, color=%q, label=<<b>%s</b><br/><font point-size=\"10\">%s</font>>]\n",
-		id, shape, style, ink.fill, ink.line, xmlEscape(name), dotLines(lines))
+func dotNode(b *strings.Builder, id, shape, style string, ink ink, name string, lines, faults []string) {
+	struck := ""
+	if faults != nil {
+		ink.line = struckInk
+		struck = fmt.Sprintf("<br/><font color=%q>%s</font>", struckInk, dotLines(faults))
+	}
+	fmt.Fprintf(b, "  %s [shape=%s, style=%q, fillcolor=%q, color=%q, label=<<b>%s</b><br/><font point-size=\"10\">%s%s</font>>]\n",
+		id, shape, style, ink.fill, ink.line, xmlEscape(name), dotLines(lines), struck)
 }
 
 // dotLines is lines as an HTML-like label has them.

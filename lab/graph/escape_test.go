@@ -21,10 +21,10 @@ func named(s string) graph.Graph {
 		Name: s, About: s,
 		Segments: []graph.Segment{
 			{Name: s, Kind: "public", Ranges: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}},
-			{Name: s, Ranges: []netip.Prefix{netip.MustParsePrefix("198.51.100.0/24")}},
+			{Name: s, Ranges: []netip.Prefix{netip.MustParsePrefix("198.51.100.0/24")}, Faults: []string{s}},
 		},
-		Routers:  []graph.Router{{Name: s, NAT: "easy", Outside: graph.Link{Segment: 0, Addrs: at}, Inside: graph.Link{Segment: 1, Addrs: at}}},
-		Machines: []graph.Machine{{Name: s, Image: s, MemoryBytes: 512 << 20, CPUs: 1, Links: []graph.Link{{Segment: 1, Addrs: at}}}},
+		Routers:  []graph.Router{{Name: s, NAT: "easy", Outside: graph.Link{Segment: 0, Addrs: at}, Inside: graph.Link{Segment: 1, Addrs: at}, Faults: []string{s}}},
+		Machines: []graph.Machine{{Name: s, Image: s, MemoryBytes: 512 << 20, CPUs: 1, Links: []graph.Link{{Segment: 1, Addrs: at}}, Faults: []string{s}}},
 	}
 }
 

@@ -33,6 +33,7 @@ type Segment struct {
 	Ranges   []netip.Prefix // IPv4, then IPv6
 	Gateway  []netip.Addr   // the world's own on a public segment; none on a site
 	Services []netip.Addr   // where the world's services are, if they are in this one
+	Faults   []string       // what strikes it, a line each; see Struck
 }
 
 // Router joins two segments.
@@ -43,6 +44,7 @@ type Router struct {
 	Outside Link
 	Roams   []Link // where else its outside can stand
 	Inside  Link
+	Faults  []string // as Segment.Faults
 }
 
 // Machine stands in one segment or more.
@@ -52,6 +54,7 @@ type Machine struct {
 	MemoryBytes int64
 	CPUs        int
 	Notes       []string // as what it is seen, where that is an address of its own
+	Faults      []string // as Segment.Faults
 	Links       []Link   // one a NIC, in order; of a NIC that roams one for each place
 }
 
@@ -66,6 +69,7 @@ type Link struct {
 // what u does not: of each machine of u, by name, image, memory and processors.
 func New(name, about string, u underlay.Underlay, machines []scenario.Machine) Graph {
 	g := Graph{Name: name, About: about}
+	left := left(u)
 	number := map[string]int{}
 	for i, s := range u.Segments {
 		number[s.Name] = i
@@ -73,7 +77,7 @@ func New(name, about string, u underlay.Underlay, machines []scenario.Machine) G
 	}
 	for _, r := range u.Routers {
 		router := Router{
-			Name: r.Name, NAT: scenario.NAT(r.NAT), Notes: notes(r),
+			Name: r.Name, NAT: scenario.NAT(r.NAT), Notes: append(notes(r), left[r.Name]...),
 			Outside: Link{number[r.Outside.Segment], addrs(r.Outside.Addrs...), false},
 			Inside:  Link{number[r.Inside.Segment], addrs(r.Inside.Addrs...), false},
 		}
@@ -90,7 +94,7 @@ func New(name, about string, u underlay.Underlay, machines []scenario.Machine) G
 	}
 	for _, m := range u.Machines {
 		is := declared[m.Name]
-		machine := Machine{Name: m.Name, Image: is.Image, MemoryBytes: is.MemoryBytes, CPUs: is.CPUs}
+		machine := Machine{Name: m.Name, Image: is.Image, MemoryBytes: is.MemoryBytes, CPUs: is.CPUs, Notes: left[m.Name]}
 		for _, nic := range m.NICs {
 			machine.Links = append(machine.Links, Link{number[nic.Segment], addrs(nic.IPv4, nic.IPv6), false})
 			for _, stand := range nic.Stands {
@@ -109,6 +113,17 @@ func New(name, about string, u underlay.Underlay, machines []scenario.Machine) G
 		g.Machines = append(g.Machines, machine)
 	}
 	return g
+}
+
+// left says of everybody who is not where it began where that was.
+func left(u underlay.Underlay) map[string][]string {
+	all := map[string][]string{}
+	for _, r := range u.Roamers() {
+		if r.At != r.Segments[0] {
+			all[r.Name] = append(all[r.Name], "away from "+r.Segments[0])
+		}
+	}
+	return all
 }
 
 func segment(s underlay.Segment, services underlay.Services) Segment {

@@ -8,9 +8,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"mesh/lab/fault"
 	"mesh/lab/graph"
 	"mesh/lab/scenario"
 	"mesh/lab/underlay"
@@ -43,6 +45,42 @@ func TestGoldens(t *testing.T) {
 	}
 }
 
+// TestStruck compares the pictures of a scenario in which somebody is away and
+// every kind of target is struck with their goldens.
+func TestStruck(t *testing.T) {
+	u, machines := plan(t, "sites", "0123abcd")
+	for _, move := range [][2]string{{"laptop", "cabin"}, {"home-box", "mobile"}} {
+		moved, err := u.Roam(move[0], move[1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		u = moved
+	}
+	one := func(text string) []fault.Target {
+		target, err := fault.ParseTarget(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return []fault.Target{target}
+	}
+	still := graph.New("sites", "as it is", u, machines)
+	g := still.Struck([]fault.Fault{
+		{Kind: fault.DiskError, On: one("machine:laptop"), How: fault.Writes},
+		{Kind: fault.Loss, On: one("machine:laptop@cabin"), Share: 300_000, Direction: fault.Out},
+		{Kind: fault.Delay, On: one("router:home-box"), Delay: fault.Duration(150 * time.Millisecond)},
+		{Kind: fault.RateLimit, On: one("segment:office"), Rate: 2_000_000},
+		{Kind: fault.Partition, On: one("segment:home"), From: append(one("machine:laptop"), one("world")...), Direction: fault.In},
+		{Kind: fault.DNSFailing, How: fault.Silent},
+		{Kind: fault.ServiceStopped, On: one("service:issuer")},
+	})
+	for _, f := range formats {
+		golden(t, "struck."+f.ending, f.write(g))
+		if strings.Contains(f.write(still), "fault:") {
+			t.Errorf("%s: striking the graph has changed what it was made of", f.ending)
+		}
+	}
+}
+
 // TestOrder: who is declared first is drawn first, in text and from left to right.
 func TestOrder(t *testing.T) {
 	g := draw(t, "campus", "0123abcd")
@@ -70,7 +108,7 @@ func TestGraphvizReads(t *testing.T) {
 	if _, err := exec.LookPath("dot"); err != nil {
 		t.Skip("graphviz is not installed: the text is compared, and not read by the real parser")
 	}
-	for _, g := range []graph.Graph{draw(t, "first-node", "0123abcd"), draw(t, "campus", "0123abcd"), draw(t, "kinds", "0123abcd"), named(hostile)} {
+	for _, g := range []graph.Graph{draw(t, "first-node", "0123abcd"), draw(t, "campus", "0123abcd"), draw(t, "kinds", "0123abcd"), named(hostile), named("x")} {
 		cmd := exec.CommandContext(t.Context(), "dot", "-Tplain")
 		cmd.Stdin = strings.NewReader(g.DOT())
 		var said strings.Builder
@@ -89,6 +127,23 @@ func TestGraphvizReads(t *testing.T) {
 // draw makes the graph of a scenario that ships, or of one in testdata.
 func draw(t *testing.T, name, run string) graph.Graph {
 	t.Helper()
+	s := declared(t, name)
+	u, _ := plan(t, name, run)
+	return graph.New(s.Name, s.About, u, s.Machines)
+}
+
+func plan(t *testing.T, name, run string) (underlay.Underlay, []scenario.Machine) {
+	t.Helper()
+	s := declared(t, name)
+	u, err := underlay.Plan(s, run)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return *u, s.Machines
+}
+
+func declared(t *testing.T, name string) *scenario.Scenario {
+	t.Helper()
 	var r io.Reader
 	if text, err := scenarios.Files.ReadFile(name + ".yaml"); err == nil {
 		r = strings.NewReader(string(text))
@@ -104,11 +159,7 @@ func draw(t *testing.T, name, run string) graph.Graph {
 	if err != nil {
 		t.Fatal(err)
 	}
-	u, err := underlay.Plan(s, run)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return graph.New(s.Name, s.About, *u, s.Machines)
+	return s
 }
 
 func golden(t *testing.T, name, got string) {

@@ -109,10 +109,10 @@ func (p *planner) measure() {
 		p.l.boxWidth = max(p.l.boxWidth, 2*(shift+padding))
 	}
 	for _, r := range p.g.Routers {
-		node(r.Name, r.lines(), r.links()...)
+		node(r.Name, append(r.lines(), r.Faults...), r.links()...)
 	}
 	for _, m := range p.g.Machines {
-		node(m.Name, m.lines(), m.Links...)
+		node(m.Name, append(m.lines(), m.Faults...), m.Links...)
 	}
 	p.pitch = max(p.l.boxWidth, widest+padding+shift) + nodeGap
 }
@@ -144,14 +144,14 @@ func (p *planner) visit(segment int) {
 		alone = false
 		if !p.placed[i] {
 			p.placed[i] = true
-			p.l.machines[i] = box{x: p.column(), height: heightOf(m.lines()), links: m.Links}
+			p.l.machines[i] = box{x: p.column(), height: heightOf(append(m.lines(), m.Faults...)), links: m.Links}
 		}
 	}
 	for i, r := range p.g.Routers {
 		alone = alone && !standsIn(r.links(), segment)
 		if r.Outside.Segment == segment {
 			alone = false
-			p.l.routers[i] = box{x: p.column(), height: heightOf(r.lines()), links: r.links()}
+			p.l.routers[i] = box{x: p.column(), height: heightOf(append(r.lines(), r.Faults...)), links: r.links()}
 			p.visit(r.Inside.Segment)
 		}
 	}
@@ -182,7 +182,7 @@ func (p *planner) settle(segment int) {
 	}
 	s := p.g.Segments[segment]
 	text := nameWidth * length(s.Name+"  "+s.kind())
-	for _, line := range s.lines() {
+	for _, line := range append(s.lines(), s.Faults...) {
 		text = max(text, monoWidth*length(line))
 	}
 	b.left = left - p.l.boxWidth/2 - padding
@@ -220,7 +220,7 @@ func (p *planner) heights() {
 	needs := make([]needs, rows)
 	for i, s := range p.g.Segments {
 		need := &needs[p.l.bars[i].row]
-		need.bar = max(need.bar, barTop+lineStep*len(s.lines())+padding)
+		need.bar = max(need.bar, barTop+lineStep*(len(s.lines())+len(s.Faults))+padding)
 	}
 	for _, boxes := range [][]box{p.l.routers, p.l.machines} {
 		for i := range boxes {

@@ -15,18 +15,25 @@ func (g Graph) Mermaid() string {
 	// Front matter is YAML, of which a JSON string is one.
 	title, _ := json.Marshal(g.title()) // a string always can be
 	fmt.Fprintf(&b, "---\ntitle: %s\n---\nflowchart TB\n", title)
+	var struck []string
+	label := func(id, name string, lines, faults []string) string {
+		if faults != nil {
+			struck = append(struck, id)
+		}
+		return mermaidLabel(name, append(lines, faults...))
+	}
 	for i, s := range g.Segments {
 		open, end := "[", "]"
 		if s.Kind == scenario.Public {
 			open, end = "([", "])"
 		}
-		fmt.Fprintf(&b, "  s%d%s%s%s:::%s\n", i, open, mermaidLabel(s.Name, append([]string{s.kind()}, s.lines()...)), end, mermaidClass(s.paint()))
+		fmt.Fprintf(&b, "  s%d%s%s%s:::%s\n", i, open, label(id("s", i), s.Name, append([]string{s.kind()}, s.lines()...), s.Faults), end, mermaidClass(s.paint()))
 	}
 	for i, r := range g.Routers {
-		fmt.Fprintf(&b, "  r%d{{%s}}:::router\n", i, mermaidLabel(r.Name, r.lines()))
+		fmt.Fprintf(&b, "  r%d{{%s}}:::router\n", i, label(id("r", i), r.Name, r.lines(), r.Faults))
 	}
 	for i, m := range g.Machines {
-		fmt.Fprintf(&b, "  m%d[%s]:::machine\n", i, mermaidLabel(m.Name, m.lines()))
+		fmt.Fprintf(&b, "  m%d[%s]:::machine\n", i, label(id("m", i), m.Name, m.lines(), m.Faults))
 	}
 	edge := func(from, to string, of Link) {
 		line := "---"
@@ -49,6 +56,9 @@ func (g Graph) Mermaid() string {
 	}
 	for _, class := range mermaidClasses {
 		fmt.Fprintf(&b, "  classDef %s fill:%s,stroke:%s,color:%s\n", class.name, class.ink.fill, class.ink.line, textInk)
+	}
+	if struck != nil {
+		fmt.Fprintf(&b, "  classDef struck stroke:%s,stroke-width:3px\n  class %s struck\n", struckInk, strings.Join(struck, ","))
 	}
 	return b.String()
 }

@@ -18,12 +18,13 @@ func (g Graph) SVG() string {
 text { font-family: Helvetica, Arial, "Liberation Sans", "DejaVu Sans", sans-serif; font-size: 12px; fill: %[4]s }
 .name { font-weight: bold; font-size: 14px }
 .quiet { fill: %[5]s }
+.struck { fill: %[6]s }
 .address { font-family: "DejaVu Sans Mono", Menlo, Consolas, monospace; font-size: 11px; fill: %[5]s }
 .link { stroke: %[5]s; stroke-width: 1.5 }
 .away { stroke-dasharray: 5 4 }
 </style>
 <rect width="100%%" height="100%%" fill="#ffffff"/>
-`, l.width, l.height, xmlEscape(g.title()), textInk, quietInk)
+`, l.width, l.height, xmlEscape(g.title()), textInk, quietInk, struckInk)
 	fmt.Fprintf(&b, `<text x="%d" y="%d"><tspan class="name">%s</tspan>`, margin, margin+8, xmlEscape(g.Name))
 	if g.About != "" {
 		fmt.Fprintf(&b, `<tspan class="quiet" dx="8">%s</tspan>`, xmlEscape(g.About))
@@ -41,10 +42,10 @@ text { font-family: Helvetica, Arial, "Liberation Sans", "DejaVu Sans", sans-ser
 	}
 	b.WriteString(ends.String())
 	for i, r := range g.Routers {
-		l.draw(&b, l.routers[i], routerInk, 22, r.Name, r.lines())
+		l.draw(&b, l.routers[i], routerInk, 22, r.Name, r.lines(), r.Faults)
 	}
 	for i, m := range g.Machines {
-		l.draw(&b, l.machines[i], machineInk, 4, m.Name, m.lines())
+		l.draw(&b, l.machines[i], machineInk, 4, m.Name, m.lines(), m.Faults)
 	}
 	b.WriteString("</svg>\n")
 	return b.String()
@@ -87,24 +88,43 @@ func (at bar) draw(b *strings.Builder, s Segment) {
 	if s.Kind == scenario.Public {
 		round, thick = 20, 2.5
 	}
+	edge := ink.line
+	if s.Faults != nil {
+		edge = struckInk
+	}
 	fmt.Fprintf(b, `<rect x="%d" y="%d" width="%d" height="%d" rx="%d" fill="%s" stroke="%s" stroke-width="%v"/>`+"\n",
-		at.left, at.top, at.right-at.left, at.bottom-at.top, round, ink.fill, ink.line, thick)
+		at.left, at.top, at.right-at.left, at.bottom-at.top, round, ink.fill, edge, thick)
 	fmt.Fprintf(b, `<text x="%d" y="%d"><tspan class="name">%s</tspan><tspan fill="%s" dx="8">%s</tspan></text>`+"\n",
 		at.left+padding, at.top+barTop, xmlEscape(s.Name), ink.line, s.kind())
-	for i, line := range s.lines() {
-		fmt.Fprintf(b, `<text class="address" x="%d" y="%d">%s</text>`+"\n", at.left+padding, at.top+barTop+(i+1)*lineStep+2, xmlEscape(line))
+	y := at.top + barTop + 2
+	for _, line := range s.lines() {
+		y += lineStep
+		fmt.Fprintf(b, `<text class="address" x="%d" y="%d">%s</text>`+"\n", at.left+padding, y, xmlEscape(line))
+	}
+	for _, line := range s.Faults {
+		y += lineStep
+		fmt.Fprintf(b, `<text class="struck" x="%d" y="%d">%s</text>`+"\n", at.left+padding, y, xmlEscape(line))
 	}
 }
 
 // draw draws a router or a machine.
-func (l layout) draw(b *strings.Builder, n box, ink ink, round int, name string, lines []string) {
+func (l layout) draw(b *strings.Builder, n box, ink ink, round int, name string, lines, faults []string) {
 	top, height := l.rowTop[n.row], l.boxHeight[n.row]
+	if faults != nil {
+		ink.line = struckInk
+	}
 	fmt.Fprintf(b, `<rect x="%d" y="%d" width="%d" height="%d" rx="%d" fill="%s" stroke="%s" stroke-width="1.5"/>`+"\n",
 		n.x-l.boxWidth/2, top, l.boxWidth, height, round, ink.fill, ink.line)
 	// The name and the lines stand around the middle of the box.
-	y := top + height/2 + 5 - len(lines)*lineStep/2
+	y := top + height/2 + 5 - (len(lines)+len(faults))*lineStep/2
 	fmt.Fprintf(b, `<text class="name" x="%d" y="%d" text-anchor="middle">%s</text>`+"\n", n.x, y, xmlEscape(name))
-	for i, line := range lines {
-		fmt.Fprintf(b, `<text class="quiet" x="%d" y="%d" text-anchor="middle">%s</text>`+"\n", n.x, y+(i+1)*lineStep+2, xmlEscape(line))
+	y += 2
+	for _, line := range lines {
+		y += lineStep
+		fmt.Fprintf(b, `<text class="quiet" x="%d" y="%d" text-anchor="middle">%s</text>`+"\n", n.x, y, xmlEscape(line))
+	}
+	for _, line := range faults {
+		y += lineStep
+		fmt.Fprintf(b, `<text class="struck" x="%d" y="%d" text-anchor="middle">%s</text>`+"\n", n.x, y, xmlEscape(line))
 	}
 }

@@ -113,12 +113,16 @@ func anyGraph(t *rapid.T) graph.Graph {
 	link := func(segment int) graph.Link {
 		return graph.Link{Segment: segment, Addrs: at[:rapid.IntRange(1, 2).Draw(t, "addresses")]}
 	}
+	struck := func() []string {
+		return []string{"fault: loss share=30% direction=out", "fault: rate rate=2Mbit/s"}[:rapid.IntRange(0, 2).Draw(t, "faults")]
+	}
 	g := graph.Graph{Name: "any"}
 	for i := range rapid.IntRange(1, 8).Draw(t, "segments") {
 		s := graph.Segment{Name: fmt.Sprintf("segment-%d", i), Kind: rapid.SampledFrom(kinds).Draw(t, "kind"), Ranges: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}}
 		if rapid.Bool().Draw(t, "long") {
 			s.Gateway = at
 		}
+		s.Faults = struck()
 		g.Segments = append(g.Segments, s)
 	}
 	// The order of declaration is not that from the outside to the inside.
@@ -127,7 +131,8 @@ func anyGraph(t *rapid.T) graph.Graph {
 		if outside := rapid.IntRange(-1, i-1).Draw(t, "outside"); outside >= 0 {
 			r := graph.Router{
 				Name: fmt.Sprintf("router-%d", i), NAT: "easy", Outside: link(order[outside]), Inside: link(order[i]),
-				Notes: []string{"firewall closed", "MTU 1400", "tcp 443 to somebody:8443"}[:rapid.IntRange(0, 3).Draw(t, "notes")],
+				Notes:  []string{"firewall closed", "MTU 1400", "tcp 443 to somebody:8443"}[:rapid.IntRange(0, 3).Draw(t, "notes")],
+				Faults: struck(),
 			}
 			for j, roam := range order[:i] {
 				if j != outside && rapid.Bool().Draw(t, "roams") {
@@ -140,7 +145,7 @@ func anyGraph(t *rapid.T) graph.Graph {
 		}
 	}
 	for i := range rapid.IntRange(0, 8).Draw(t, "machines") {
-		m := graph.Machine{Name: fmt.Sprintf("machine-%d", i), Image: "debian-13", CPUs: 1, MemoryBytes: 1 << 30}
+		m := graph.Machine{Name: fmt.Sprintf("machine-%d", i), Image: "debian-13", CPUs: 1, MemoryBytes: 1 << 30, Faults: struck()}
 		in := rapid.Permutation(indexes(len(g.Segments))).Draw(t, "in")
 		for _, segment := range in[:rapid.IntRange(1, len(in)).Draw(t, "nics")] {
 			m.Links = append(m.Links, link(segment))
