@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"hash/maphash"
@@ -26,6 +27,22 @@ type Limits struct {
 	// their turn, unread. Defaults 8 and 512.
 	Working int
 	Waiting int
+	// StrangersPerSource and Strangers bound the connections that are open and have
+	// not shown a node's key, from one address (one /64 in IPv6) and in all. Defaults
+	// 256 and 2048.
+	StrangersPerSource int
+	Strangers          int
+}
+
+// withDefaults is l with a value in every field.
+func (l Limits) withDefaults() Limits {
+	l.Burst = cmp.Or(l.Burst, 512)
+	l.PerSecond = cmp.Or(l.PerSecond, 20)
+	l.Working = cmp.Or(l.Working, 8)
+	l.Waiting = cmp.Or(l.Waiting, 512)
+	l.StrangersPerSource = cmp.Or(l.StrangersPerSource, 256)
+	l.Strangers = cmp.Or(l.Strangers, 2048)
+	return l
 }
 
 const (
@@ -44,18 +61,6 @@ type admission struct {
 }
 
 func newAdmission(l Limits) *admission {
-	if l.Burst == 0 {
-		l.Burst = 512
-	}
-	if l.PerSecond == 0 {
-		l.PerSecond = 20
-	}
-	if l.Working == 0 {
-		l.Working = 8
-	}
-	if l.Waiting == 0 {
-		l.Waiting = 512
-	}
 	return &admission{
 		working: make(chan struct{}, l.Working),
 		limits:  l,
@@ -67,15 +72,15 @@ func newAdmission(l Limits) *admission {
 // byte of its body is read. It answers with an error that the caller is to be
 // told, or nil after next has answered.
 func (a *admission) stranger(w http.ResponseWriter, r *http.Request, now time.Time, next http.Handler) error {
-	asking := r.Context().Value(connectionKey{}).(*atomic.Bool)
-	if !asking.CompareAndSwap(false, true) {
+	connection := connectionOf(r.Context())
+	if !connection.asking.CompareAndSwap(false, true) {
 		return busy() // bodies that wait unread would take the connection's window from the one that is read
 	}
-	defer asking.Store(false)
+	defer connection.asking.Store(false)
 	if r.ContentLength > link.MaxEnrolBytes {
 		return &link.Refusal{Reason: link.ReasonMalformed, Message: "the request is too long to be an enrolment"}
 	}
-	if !a.meter.allow(sourceOf(r), now) {
+	if !a.meter.allow(sourceOf(r.RemoteAddr), now) {
 		return busy()
 	}
 	if a.waiting.Add(1) > int64(a.limits.Waiting) {
@@ -95,13 +100,19 @@ func (a *admission) stranger(w http.ResponseWriter, r *http.Request, now time.Ti
 	return nil
 }
 
-// connectionKey finds in a request's context whether its connection asks to
-// enrol at this moment.
+// connection is what a request knows of the connection it came by.
+type connection struct {
+	*stranger
+	asking atomic.Bool // whether it asks to enrol at this moment
+}
+
 type connectionKey struct{}
 
-func perConnection(ctx context.Context, _ net.Conn) context.Context {
-	return context.WithValue(ctx, connectionKey{}, new(atomic.Bool))
+func perConnection(ctx context.Context, c net.Conn) context.Context {
+	return context.WithValue(ctx, connectionKey{}, &connection{stranger: strangerOf(c)})
 }
+
+func connectionOf(ctx context.Context) *connection { return ctx.Value(connectionKey{}).(*connection) }
 
 // bound limits how long and how far the body of r is read.
 func bound(w http.ResponseWriter, r *http.Request, within time.Duration, bytes int64) {
@@ -109,9 +120,9 @@ func bound(w http.ResponseWriter, r *http.Request, within time.Duration, bytes i
 	r.Body = http.MaxBytesReader(w, r.Body, bytes)
 }
 
-// sourceOf is the address a request comes from, a whole /64 in IPv6.
-func sourceOf(r *http.Request) netip.Addr {
-	at, err := netip.ParseAddrPort(r.RemoteAddr)
+// sourceOf is the address that a connection comes from, a whole /64 in IPv6.
+func sourceOf(remote string) netip.Addr {
+	at, err := netip.ParseAddrPort(remote)
 	if err != nil {
 		return netip.Addr{} // all of these share one budget
 	}

@@ -75,6 +75,7 @@ type Config struct {
 type Gateway struct {
 	Config
 	admission *admission
+	strangers *strangers
 	refuser   *connect.ErrorWriter
 	calls     sync.WaitGroup // requests being answered
 	stopping  chan struct{}  // closed when Run ends: watches go
@@ -88,9 +89,11 @@ func New(c Config) *Gateway {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
+	c.Limits = c.Limits.withDefaults()
 	return &Gateway{
 		Config:    c,
 		admission: newAdmission(c.Limits),
+		strangers: newStrangers(c.Limits),
 		refuser:   connect.NewErrorWriter(connect.WithCodec(link.Codec{})),
 		stopping:  make(chan struct{}),
 	}
@@ -115,7 +118,7 @@ func (g *Gateway) Run(ctx context.Context, l net.Listener) error {
 		return err
 	}
 	served := make(chan error, 1)
-	go func() { served <- server.ServeTLS(l, "", "") }()
+	go func() { served <- server.ServeTLS(g.strangers.guard(l), "", "") }()
 	err = g.keepSeen(ctx, served)
 	close(g.stopping)
 
@@ -233,6 +236,7 @@ func (g *Gateway) admit(w http.ResponseWriter, r *http.Request, enrol, nodes htt
 	} else if err != nil {
 		return err
 	}
+	connectionOf(r.Context()).known()
 	bound(w, r, reportReadTimeout, maxReportBytes)
 	nodes.ServeHTTP(w, r.WithContext(withCaller(r.Context(), c)))
 	return nil
