@@ -15,8 +15,6 @@ import (
 
 	"mesh/cmd/internal/cli"
 	"mesh/host/agent"
-	"mesh/host/declaration"
-	"mesh/host/store"
 )
 
 // least bounds how often a machine may be looked at for nothing.
@@ -56,12 +54,13 @@ func (h *host) run(ctx context.Context, interval time.Duration) error {
 	if err != nil {
 		return fmt.Errorf("run: %w", err)
 	}
+	hand.Spent = debug.FreeOSMemory // it is idle nearly all the time, on a machine that is there for something else
 	changed, watch, err := watchIdentity(filepath.Join(h.state, identityBelow))
 	if err != nil {
 		log.Warn("an enrolment is noticed after an interval only", "err", err)
 	}
 	a := agent.New(agent.Config{
-		Identity: h.identity(s), Runtime: h.runtimeFolder(s), Hand: frugal{hand}, Contents: s, Facts: facts, Process: hand.Process,
+		Identity: h.identity(s), Runtime: h.runtimeFolder(s), Hand: hand, Contents: s, Facts: facts, Process: hand.Process,
 		Changed: changed, Replaced: replaced(), Interval: interval, Now: time.Now, Log: log,
 	})
 	// The watcher ends with the agent, whichever way that ends.
@@ -76,15 +75,6 @@ func (h *host) run(ctx context.Context, interval time.Duration) error {
 		return a.Run(ctx)
 	})
 	return group.Wait()
-}
-
-// frugal gives memory back after each pass: a host is idle nearly all the time,
-// on a machine that is there for something else.
-type frugal struct{ agent.Passer }
-
-func (f frugal) Pass(ctx context.Context, accept *store.Accepted) (*store.Accepted, declaration.Outcome, error) {
-	defer debug.FreeOSMemory()
-	return f.Passer.Pass(ctx, accept)
 }
 
 // watchIdentity tells when something in a directory may have changed. The

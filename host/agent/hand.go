@@ -27,9 +27,26 @@ type Hand struct {
 	// Prune takes away every content that keep does not want; nil: there is none.
 	Prune func(keep func(digest string) bool) error
 
+	// Spent is called after each pass that was more than a glance; nil: nobody
+	// wants to know.
+	Spent func()
+
 	// Waiting is called once in a pass that has to wait for another process's.
 	// nil means nobody wants to know.
 	Waiting func()
+
+	mu   sync.Mutex
+	rest *rest // nil: the next pass is a whole one
+}
+
+// rest is what a pass left that found everything as declared. While nothing of it
+// changes, a pass is a glance: the machine is looked at, and neither is the record
+// read nor the declaration.
+type rest struct {
+	held  *store.Accepted // without its document
+	stamp string          // of the record
+	calm  *apply.Calm
+	state PassState
 }
 
 // lockRetry is how often a lock held by another process is tried again: there
@@ -40,10 +57,20 @@ const lockRetry = 200 * time.Millisecond
 const narrateEvery = time.Second
 
 // Pass implements Passer. It waits for the pass of another process to end, as
-// long as ctx lasts. Errors match those of store.Open and store.Append.
+// long as ctx lasts. Where nothing changed since the pass before, what is held is
+// returned without its document. Errors match those of store.Open and store.Append.
 func (h *Hand) Pass(ctx context.Context, accept *store.Accepted) (held *store.Accepted, outcome declaration.Outcome, err error) {
 	if h.Log == nil {
 		h.Log = slog.New(slog.DiscardHandler)
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if accept == nil && h.restsLocked(ctx) {
+		return h.rest.held, h.rest.state.Outcome, nil
+	}
+	h.rest = nil
+	if h.Spent != nil {
+		defer h.Spent()
 	}
 	record, err := h.open(ctx)
 	if err != nil {
@@ -70,11 +97,29 @@ func (h *Hand) Pass(ctx context.Context, accept *store.Accepted) (held *store.Ac
 		h.note(PassState{Started: h.Now().UTC(), Finished: h.Now().UTC(), Error: oneLine(err.Error())})
 		return held, declaration.Outcome{}, err
 	}
-	outcome, err = h.apply(ctx, record, desired)
+	state, calm, err := h.apply(ctx, record, desired)
 	if err == nil { // else more may have been recorded than is known now
 		err = h.prune(record.View(), desired)
 	}
-	return held, outcome, err
+	if stamp := store.Stamp(h.Store.Directory); err == nil && calm != nil && stamp != "" { // as long as nobody else may write
+		h.rest = &rest{held: bare(held), stamp: stamp, calm: calm, state: state}
+	}
+	return held, state.Outcome, err
+}
+
+// restsLocked says whether nothing changed since the last pass, and publishes that
+// it was looked at.
+func (h *Hand) restsLocked(ctx context.Context) bool {
+	if h.rest == nil || store.Stamp(h.Store.Directory) != h.rest.stamp {
+		return false
+	}
+	started := h.Now().UTC()
+	if !h.rest.calm.Still(ctx, h.Machine) {
+		return false
+	}
+	h.rest.state.Started, h.rest.state.Finished = started, h.Now().UTC()
+	h.note(h.rest.state)
+	return true
 }
 
 // prune keeps of the contents what is declared, and the copies that are recorded.
@@ -123,8 +168,8 @@ func (h *Hand) open(ctx context.Context) (*store.Store, error) {
 	}
 }
 
-// apply runs one pass and keeps those who look informed.
-func (h *Hand) apply(ctx context.Context, record *store.Store, desired apply.Desired) (declaration.Outcome, error) {
+// apply runs one pass, whose outcome is in the state returned, and keeps those who look informed.
+func (h *Hand) apply(ctx context.Context, record *store.Store, desired apply.Desired) (PassState, *apply.Calm, error) {
 	state := PassState{Started: h.Now().UTC()}
 	var said declaration.Outcome // by this process, in its journal
 	if last, err := load[PassState](h.Runtime, passName); err == nil && last != nil {
@@ -174,7 +219,7 @@ func (h *Hand) apply(ctx context.Context, record *store.Store, desired apply.Des
 		state.Error = oneLine(err.Error())
 	}
 	h.note(state)
-	return outcome, err
+	return state, applier.Calm(), err
 }
 
 func (h *Hand) note(state PassState) {

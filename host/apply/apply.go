@@ -65,6 +65,7 @@ type Applier struct {
 	log     *slog.Logger
 	watch   func(Activity)
 	said    []declaration.Result
+	calm    *Calm
 }
 
 // New makes an Applier; it touches nothing.
@@ -194,6 +195,7 @@ func look(ctx context.Context, m resource.Machine, d Desired, keys []store.Key) 
 // is for the pass as a whole: the store cannot be written, the machine cannot be
 // looked at, or ctx ended.
 func (a *Applier) Reconcile(ctx context.Context, d Desired) (declaration.Outcome, error) {
+	a.calm = nil
 	if _, err := a.Recover(ctx); err != nil {
 		return a.nothing(d, err), err
 	}
@@ -202,14 +204,23 @@ func (a *Applier) Reconcile(ctx context.Context, d Desired) (declaration.Outcome
 		return a.nothing(d, err), err
 	}
 	p := &pass{Applier: a, known: k, became: map[string]declaration.Status{}}
-	p.execute(ctx, k.plan())
+	plan := k.plan()
+	p.execute(ctx, plan)
 	a.watch(Activity{})
 	out := declaration.Outcome{Epoch: d.Epoch, Generation: d.Generation, Digest: d.Digest, Results: p.results}
 	if ctx.Err() != nil {
 		p.errs = append(p.errs, context.Cause(ctx))
 	}
-	return out, errors.Join(p.errs...)
+	if err := errors.Join(p.errs...); err != nil {
+		return out, err
+	}
+	a.calm = newCalm(d, plan, a.store.View(), k.seen)
+	return out, nil
 }
+
+// Calm is what the last pass saw; nil where it had something to do, or left
+// something to be done.
+func (a *Applier) Calm() *Calm { return a.calm }
 
 // nothing is the outcome of a pass that could not begin.
 func (a *Applier) nothing(d Desired, err error) declaration.Outcome {

@@ -14,7 +14,7 @@ import (
 
 // Files is what files ask of the machine.
 type Files interface {
-	Look(path string) (system.Entry, error)
+	LookAll(paths []string) []system.Looked
 	Replace(writes []system.Write) []error
 	Remove(removals []system.Removal) []error
 	Settle(path string) error
@@ -86,9 +86,8 @@ func (file) look(_ context.Context, m Machine, places []string) []Found { return
 // entries looks at paths.
 func entries(m Machine, places []string) []Found {
 	all := make([]Found, len(places))
-	for i, path := range places {
-		e, err := m.Look(path)
-		all[i] = Found{Err: err, State: store.State{Type: string(e.Type), Digest: e.Digest, UID: e.UID, GID: e.GID, Mode: e.Mode}}
+	for i, e := range m.LookAll(places) {
+		all[i] = Found{Err: e.Err, State: store.State{Type: string(e.Type), Digest: e.Digest, UID: e.UID, GID: e.GID, Mode: e.Mode}}
 	}
 	return all
 }

@@ -3,6 +3,7 @@ package resource
 import (
 	"context"
 	"fmt"
+	"strconv"
 
 	"mesh/host/declaration"
 	"mesh/host/store"
@@ -160,9 +161,11 @@ func access(owner, group, mode, otherwise string, accounts system.Accounts) (sys
 	if a.GID, known = accounts.Groups[or(group, "root")]; !known {
 		return a, fmt.Errorf("group %q does not exist on this machine: is the package that brings it declared before this?", group)
 	}
-	if _, err := fmt.Sscanf(or(mode, otherwise), "%o", &a.Mode); err != nil {
+	bits, err := strconv.ParseUint(or(mode, otherwise), 8, 32)
+	if err != nil {
 		return a, fmt.Errorf("mode %q is not octal digits", mode)
 	}
+	a.Mode = uint32(bits)
 	return a, nil
 }
 

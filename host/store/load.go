@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"slices"
 	"syscall"
 	"time"
 
@@ -125,7 +124,6 @@ func (l *loaded) replay(f *file, through uint64, now time.Time) {
 		if fr.kind != kindHeader && fr.seq <= through {
 			continue
 		}
-		fr.payload = slices.Clone(fr.payload) // the state outlives the file's bytes
 		if err := l.state.apply(fr); err != nil {
 			l.lose(f, Loss{Time: now, What: fmt.Sprintf("a record cannot be understood and is left out: %v", err)})
 		}

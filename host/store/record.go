@@ -21,9 +21,9 @@ func (k Key) String() string { return string(k.Kind) + " " + k.Where }
 type State struct {
 	Type       string `json:"type,omitempty"`       // "file", "directory", "package", "service", or what else is in the way
 	Digest     string `json:"digest,omitempty"`     // file: SHA-256 of its content, hex
-	UID        uint32 `json:"uid,omitzero"`        // file, directory
-	GID        uint32 `json:"gid,omitzero"`        // file, directory
-	Mode       uint32 `json:"mode,omitzero"`       // file, directory: permission, set-id and sticky bits
+	UID        uint32 `json:"uid,omitzero"`         // file, directory
+	GID        uint32 `json:"gid,omitzero"`         // file, directory
+	Mode       uint32 `json:"mode,omitzero"`        // file, directory: permission, set-id and sticky bits
 	Version    string `json:"version,omitempty"`    // package
 	Status     string `json:"status,omitempty"`     // package: dpkg's word for it; service: its ActiveState
 	Enabled    string `json:"enabled,omitempty"`    // service: its UnitFileState
@@ -66,7 +66,7 @@ type Accepted struct {
 	Digest     string    `json:"digest"`
 	Time       time.Time `json:"time"`
 	Final      bool      `json:"final,omitzero"` // the last one of its mesh; anything may follow it
-	Document   []byte    `json:"document"`        // as received: signed bytes, or the bundle
+	Document   []byte    `json:"document"`       // as received: signed bytes, or the bundle
 
 	// Resources is not stored: what Document declares, where it was just read; nil
 	// means that it has to be read.

@@ -37,6 +37,30 @@ type Directory interface {
 	Lock(name string) (io.Closer, error)
 }
 
+// Marker is a Directory that tells states of its files apart.
+type Marker interface {
+	// Mark changes whenever the file is appended to or replaced; empty: not known.
+	Mark(name string) (string, error)
+}
+
+// Stamp tells one content of the store from every other, without reading it or
+// taking a lock; empty: not known.
+func Stamp(dir Directory) string {
+	marker, ok := dir.(Marker)
+	if !ok {
+		return ""
+	}
+	var all string
+	for _, name := range []string{journalName, snapshotName} {
+		mark, err := marker.Mark(name)
+		if err != nil || mark == "" {
+			return ""
+		}
+		all += mark + "\n"
+	}
+	return all
+}
+
 // Appender is a file open for appending.
 type Appender interface {
 	io.Writer
@@ -65,7 +89,8 @@ type Config struct {
 	Expected func() string
 }
 
-// View is the store's content at one moment. It is a copy; the reader may keep it.
+// View is the store's content at one moment. It is a copy; the reader may keep it,
+// and must not write to the document.
 type View struct {
 	Accepted *Accepted   // nil: no declaration was ever accepted
 	Owned    []Owned     // in the order of ownership

@@ -65,6 +65,7 @@ type Stat struct {
 	Mode  uint32 // permission, set-id and sticky bits
 	Size  int64
 	Mount bool // a file system is mounted here
+	Mark  Mark // zero where the disk has none
 }
 
 // InWayError says that a path leads through, or to, something it must not.

@@ -12,3 +12,11 @@ func Transient(runtime string) Runner { return transient{runtime} }
 
 // HeldBy says who has a record lock on a file.
 func HeldBy(path string) string { return heldBy(path) }
+
+// Remembering answers from memory as long as state says the same.
+func Remembering(runner Runner, state func() string) Runner {
+	return &remembering{runner: runner, state: state}
+}
+
+// StateOf tells states of directories apart.
+var StateOf = stateOf

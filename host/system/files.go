@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"path"
 
@@ -64,56 +63,17 @@ type Removal struct {
 type Files struct {
 	disk    Disk
 	workers int
+	memory  *Memory
 }
 
 // NewFiles works on disk, preparing as many files at once as there are workers;
-// with one, operations come in the same order every time.
+// with one, operations come in the same order every time. It remembers nothing.
 func NewFiles(disk Disk, workers int) *Files {
 	return &Files{disk: disk, workers: workers}
 }
 
-// Look says what is at p. A path that leads through something else than
-// directories is a *InWayError.
-func (f *Files) Look(p string) (Entry, error) {
-	dir, err := f.disk.OpenDir(path.Dir(p))
-	if errors.Is(err, fs.ErrNotExist) {
-		return Entry{}, nil
-	}
-	if err != nil {
-		return Entry{}, err
-	}
-	defer dir.Close()
-	return look(dir, path.Base(p))
-}
-
-func look(dir Dir, name string) (Entry, error) {
-	st, err := dir.Stat(name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return Entry{}, nil
-	}
-	if err != nil {
-		return Entry{}, err
-	}
-	e := Entry{Type: st.Type, UID: st.UID, GID: st.GID, Mode: st.Mode}
-	if st.Type == TypeFile && st.Size <= MaxDigest {
-		e.Digest, err = digest(dir, name, st.Size)
-	}
-	return e, err
-}
-
-func digest(dir Dir, name string, size int64) (string, error) {
-	file, err := dir.Open(name)
-	if err != nil {
-		return "", err
-	}
-	defer file.Close()
-	h := sha256.New()
-	buffer := make([]byte, min(size+1, 64<<10)) // one more, so that most files end with the first read
-	if _, err := io.CopyBuffer(h, struct{ io.Reader }{io.LimitReader(file, MaxDigest+1)}, buffer); err != nil {
-		return "", err
-	}
-	return hex.EncodeToString(h.Sum(nil)), nil
-}
+// Remember makes LookAll use a memory from now on.
+func (f *Files) Remember(m *Memory) { f.memory = m }
 
 // Replace puts every file in place durably: owner and mode are set and the
 // content is on disk before the file gets its name, and the name is on disk
@@ -187,7 +147,7 @@ func (f *Files) Remove(removals []Removal) []error {
 	defer b.close()
 	b.each(func(i int, dir Dir) error {
 		name := path.Base(removals[i].Path)
-		found, err := look(dir, name)
+		found, err := look(dir, name) // once more, and not from memory
 		switch {
 		case err != nil:
 			return err

@@ -103,6 +103,10 @@ func (d *linuxDir) Stat(name string) (Stat, error) {
 	return Stat{
 		Type: typeOf(uint32(st.Mode)), UID: st.Uid, GID: st.Gid, Mode: uint32(st.Mode) & 0o7777, Size: int64(st.Size),
 		Mount: st.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0,
+		Mark: Mark{
+			Device: unix.Mkdev(st.Dev_major, st.Dev_minor), Inode: st.Ino, Size: int64(st.Size),
+			Modified: st.Mtime.Sec*1e9 + int64(st.Mtime.Nsec), Changed: st.Ctime.Sec*1e9 + int64(st.Ctime.Nsec),
+		},
 	}, nil
 }
 
@@ -155,7 +159,7 @@ func (d *linuxDir) regular(name string, flags int) (File, error) {
 		_ = unix.Close(fd)
 		return nil, &InWayError{Path: d.at(name), Component: d.at(name), Type: t}
 	}
-	return linuxFile{os.NewFile(uintptr(fd), d.at(name))}, nil
+	return &linuxFile{fd, d.at(name)}, nil
 }
 
 func (d *linuxDir) Create(name string) (File, error) {
@@ -163,7 +167,7 @@ func (d *linuxDir) Create(name string) (File, error) {
 	if err != nil {
 		return nil, err
 	}
-	return linuxFile{os.NewFile(uintptr(fd), d.at(name))}, nil
+	return &linuxFile{fd, d.at(name)}, nil
 }
 
 // Lock locks the file that has the name: who held it before may have taken it away.
@@ -222,22 +226,48 @@ func (d *linuxDir) Chmod(mode uint32) error {
 func (d *linuxDir) Sync() error  { return pathError("sync", d.path, unix.Fsync(d.fd)) }
 func (d *linuxDir) Close() error { return pathError("close", d.path, unix.Close(d.fd)) }
 
-type linuxFile struct{ *os.File }
-
-func (f linuxFile) Chown(uid, gid uint32) error { return f.File.Chown(int(uid), int(gid)) }
-
-// Chmod takes the bits as the system call does, not as os.FileMode has them.
-func (f linuxFile) Chmod(mode uint32) error {
-	raw, err := f.SyscallConn()
-	if err != nil {
-		return err
-	}
-	var chmod error
-	if err := raw.Control(func(fd uintptr) { chmod = again(func() error { return unix.Fchmod(int(fd), mode) }) }); err != nil {
-		return err
-	}
-	return pathError("change mode of", f.Name(), chmod)
+// linuxFile is a descriptor without what os.File adds for those that can wait.
+// One goroutine uses it.
+type linuxFile struct {
+	fd   int
+	path string // for messages
 }
+
+// Read implements io.Reader.
+func (f *linuxFile) Read(p []byte) (int, error) {
+	n, err := retry(func() (int, error) { return unix.Read(f.fd, p) })
+	switch {
+	case err != nil:
+		return 0, pathError("read", f.path, err)
+	case n == 0 && len(p) > 0:
+		return 0, io.EOF
+	}
+	return n, nil
+}
+
+// Write implements io.Writer.
+func (f *linuxFile) Write(p []byte) (written int, err error) {
+	for written < len(p) {
+		n, err := retry(func() (int, error) { return unix.Write(f.fd, p[written:]) })
+		if err != nil {
+			return written, pathError("write", f.path, err)
+		}
+		written += n
+	}
+	return written, nil
+}
+
+func (f *linuxFile) Chown(uid, gid uint32) error {
+	return pathError("change owner of", f.path, again(func() error { return unix.Fchown(f.fd, int(uid), int(gid)) }))
+}
+
+func (f *linuxFile) Chmod(mode uint32) error {
+	return pathError("change mode of", f.path, again(func() error { return unix.Fchmod(f.fd, mode) }))
+}
+
+// Sync is not repeated, as that of a directory is not.
+func (f *linuxFile) Sync() error  { return pathError("sync", f.path, unix.Fsync(f.fd)) }
+func (f *linuxFile) Close() error { return pathError("close", f.path, unix.Close(f.fd)) }
 
 // retry and again repeat a call that a signal interrupted.
 func retry(call func() (int, error)) (int, error) {

@@ -24,7 +24,7 @@ type Runner interface {
 
 // PackagesConfig is what Packages needs.
 type PackagesConfig struct {
-	Query  Runner        // runs what only reads
+	Query  Runner        // runs what only reads, or knows the answer
 	Change Runner        // runs what changes packages, where the host's end does not end it
 	Holder func() string // who holds the package lock, in words; empty when nobody does
 	Broken func() bool   // dpkg was interrupted in the middle of writing its database

@@ -1,6 +1,7 @@
 package system
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -32,12 +33,32 @@ func (s *StateDirectory) Read(name string) ([]byte, error) {
 		return nil, err
 	}
 	defer dir.Close()
+	st, err := dir.Stat(name)
+	if err != nil {
+		return nil, err
+	}
 	file, err := dir.Open(name)
 	if err != nil {
 		return nil, err
 	}
 	defer file.Close()
-	return io.ReadAll(file)
+	data := bytes.NewBuffer(make([]byte, 0, st.Size+bytes.MinRead)) // it may have grown
+	_, err = data.ReadFrom(file)
+	return data.Bytes(), err
+}
+
+// Mark implements store.Marker.
+func (s *StateDirectory) Mark(name string) (string, error) {
+	dir, err := s.files.disk.OpenDir(s.path)
+	if err != nil {
+		return "", err
+	}
+	defer dir.Close()
+	st, err := dir.Stat(name)
+	if err != nil || st.Mark == (Mark{}) {
+		return "", err
+	}
+	return fmt.Sprint(st.Mark), nil
 }
 
 // Replace implements store.Directory.

@@ -9,6 +9,8 @@
 // host/resource, host/apply and cmd/host may import it.
 package system
 
+import "time"
+
 // Config is what a System needs.
 type Config struct {
 	Runtime string // directory for what need not last; empty means /run/mesh-host
@@ -38,11 +40,13 @@ func New(cfg Config) *System {
 		cfg.Content = "/var/lib/mesh-host/content"
 	}
 	files := NewFiles(&Linux{}, cfg.Workers)
+	files.Remember(NewMemory(time.Now))
 	return &System{
 		Files:    files,
 		Contents: NewContents(files, cfg.Content),
 		Packages: NewPackages(PackagesConfig{
-			Query: direct{}, Change: transient{cfg.Runtime}, Holder: lockHolder, Broken: dpkgInterrupted,
+			Query:  &remembering{runner: direct{}, state: func() string { return stateOf(packageFiles...) }},
+			Change: transient{cfg.Runtime}, Holder: lockHolder, Broken: dpkgInterrupted,
 		}),
 		Services: &Services{},
 	}

@@ -1,0 +1,52 @@
+package apply
+
+import (
+	"context"
+	"maps"
+
+	"mesh/host/declaration"
+	"mesh/host/resource"
+	"mesh/host/store"
+)
+
+// Calm is what a pass saw of a machine on which it had nothing to do. As long as
+// the same is seen again, and the record is the same, another pass over the same
+// declaration would come to the same.
+type Calm struct {
+	keys    []store.Key
+	follows []declaration.Resource // packages that follow a release
+	seen    Seen
+}
+
+// newCalm is of a pass that had this plan and left this record; nil where it had
+// something to do, now or later.
+func newCalm(d Desired, plan Plan, record store.View, seen Seen) *Calm {
+	keys, err := places(d, record)
+	if err != nil || !plan.Quiet() || len(record.Intents)+len(record.Debts) > 0 {
+		return nil
+	}
+	c := &Calm{keys: keys, seen: seen}
+	for _, r := range d.Resources {
+		if r.Package != nil && r.Package.Release != "" {
+			c.follows = append(c.follows, r)
+		}
+	}
+	return c
+}
+
+// Still looks at the machine again and says whether it is as it was. It touches
+// nothing. What cannot be looked at is not as it was.
+func (c *Calm) Still(ctx context.Context, m resource.Machine) bool {
+	accounts, err := m.Accounts()
+	if err != nil || !maps.Equal(accounts.Users, c.seen.Accounts.Users) || !maps.Equal(accounts.Groups, c.seen.Accounts.Groups) {
+		return false
+	}
+	for _, r := range c.follows {
+		if version, err := resource.Offered(ctx, m, r); err != nil || version != c.seen.Offered[r.Where()] {
+			return false
+		}
+	}
+	return maps.EqualFunc(resource.Look(ctx, m, c.keys), c.seen.Found, func(a, b resource.Found) bool {
+		return a.Err == nil && b.Err == nil && a.State == b.State
+	})
+}
