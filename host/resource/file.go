@@ -14,6 +14,7 @@ import (
 
 // Files is what files ask of the machine.
 type Files interface {
+	Look(path string) (system.Entry, error)
 	LookAll(paths []string) []system.Looked
 	Replace(writes []system.Write) []error
 	Remove(removals []system.Removal) []error
