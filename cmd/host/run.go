@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"runtime/debug"
 	"time"
@@ -15,6 +16,7 @@ import (
 
 	"mesh/cmd/internal/cli"
 	"mesh/host/agent"
+	"mesh/host/system"
 )
 
 // least bounds how often a machine may be looked at for nothing.
@@ -31,7 +33,11 @@ right what changed, again and again. This is what mesh-host.service runs.
 Nothing here waits for the network. The plane is dialled with growing delays of
 at most ten seconds, so a plane that comes back is found within that time. An
 enrolment is noticed while this runs. When the program on disk is replaced, this
-ends by itself, so that its supervisor starts the new one.`,
+ends by itself, so that its supervisor starts the new one.
+
+Under systemd what it does is in the journal with fields that can be searched for:
+` + "`journalctl MESH_RESOURCE=welcome/page`" + `, MESH_WHERE=/etc/demo.conf,
+MESH_GENERATION=7, MESH_EVENT=failed.`,
 		Args: cli.UsageArgs(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
 			if interval < least {
@@ -44,11 +50,20 @@ ends by itself, so that its supervisor starts the new one.`,
 	return c
 }
 
+// logHandler writes lines, or to the journal where that is what standard error is.
+func (h *host) logHandler(stream string) slog.Handler {
+	lines := slog.NewTextHandler(h.Err, nil)
+	if file, is := h.Err.(*os.File); is && system.IsJournal(stream, file) {
+		return system.NewJournal(system.JournalSocket, lines)
+	}
+	return lines
+}
+
 func (h *host) run(ctx context.Context, interval time.Duration) error {
 	if err := h.prepare(); err != nil {
 		return err
 	}
-	log := slog.New(slog.NewTextHandler(h.Err, nil))
+	log := slog.New(h.logHandler(os.Getenv("JOURNAL_STREAM")))
 	s := h.system()
 	hand, err := h.hand(s, log)
 	if err != nil {

@@ -183,7 +183,7 @@ func (h *Hand) apply(ctx context.Context, record *store.Store, desired apply.Des
 	var mu sync.Mutex
 	var now *apply.Activity // guarded by mu
 	applier := apply.New(apply.Config{
-		Machine: h.Machine, Store: record, Now: h.Now, Log: h.Log, Said: said,
+		Machine: h.Machine, Store: record, Now: h.Now, Log: logFor(h.Log, desired), Said: said,
 		Watch: func(a apply.Activity) {
 			mu.Lock()
 			defer mu.Unlock()
@@ -220,6 +220,15 @@ func (h *Hand) apply(ctx context.Context, record *store.Store, desired apply.Des
 	}
 	h.note(state)
 	return state, applier.Calm(), err
+}
+
+// logFor names in every entry the declaration that it is about; a bundle has no
+// number.
+func logFor(log *slog.Logger, desired apply.Desired) *slog.Logger {
+	if desired.Generation == 0 {
+		return log
+	}
+	return log.With("epoch", desired.Epoch, "generation", desired.Generation)
 }
 
 func (h *Hand) note(state PassState) {

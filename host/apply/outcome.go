@@ -151,9 +151,9 @@ func (p *pass) report(s Step, status declaration.Status, reason string) {
 	switch {
 	case status == declaration.StatusInSync, status == declaration.StatusWaiting, lasting && slices.Contains(p.said, result):
 	case status == declaration.StatusFailed:
-		p.log.Warn("failed", "resource", s.ID, "where", s.Where, "err", reason)
+		p.log.Warn("failed", "resource", s.ID, "kind", s.Kind, "where", s.Where, "err", reason)
 	default:
-		p.log.Info(string(status), "resource", s.ID, "where", s.Where, "why", reason)
+		p.log.Info(string(status), "resource", s.ID, "kind", s.Kind, "where", s.Where, "why", reason)
 	}
 }
 
