@@ -27,6 +27,7 @@ type host struct {
 	cli.Streams
 	state   string // directories, as the flags say
 	runtime string
+	program string // path of this program, where it is replaced and put back
 }
 
 // identityBelow is where in the state directory the identity lies. It is a
@@ -68,7 +69,7 @@ func (h *host) prepare() error {
 
 // directories lists those of an installation, each behind the one it is in.
 func (h *host) directories() []string {
-	return []string{h.state, filepath.Join(h.state, identityBelow), h.runtime}
+	return []string{h.state, filepath.Join(h.state, identityBelow), filepath.Join(h.state, programBelow), h.runtime}
 }
 
 // restorer takes away again, as far as nothing is in them, the directories that
@@ -96,12 +97,13 @@ func (h *host) hand(s *system.System, log *slog.Logger) (*agent.Hand, error) {
 	if err != nil {
 		return nil, err
 	}
+	m := h.machine(s)
 	return &agent.Hand{
 		Store:   h.record(s, log),
-		Machine: s,
+		Machine: m,
 		Runtime: h.runtimeFolder(s),
 		Process: self,
-		Prune:   s.PruneContents,
+		Prune:   m.prune,
 		Now:     time.Now,
 		Log:     log,
 	}, nil
@@ -116,7 +118,7 @@ func (h *host) inspection() agent.Inspection {
 	s := h.system()
 	return agent.Inspection{
 		Identity: h.identity(s), Runtime: h.runtimeFolder(s), Store: s.StateDirectory(h.state),
-		Version: version, Content: h.content(),
+		Version: version, Content: h.content(), Program: h.keeper(s).Read,
 		Alive: func(p agent.Process) bool {
 			found, err := agent.FindProcess(os.DirFS("/"), p.PID)
 			return err == nil && found == p

@@ -34,6 +34,7 @@ plane is up) or disconnected (the same member while the link is down).
 	h := &host{Streams: s}
 	root.PersistentFlags().StringVar(&h.state, "state", "/var/lib/mesh-host", "directory of the record that lasts")
 	root.PersistentFlags().StringVar(&h.runtime, "runtime", "/run/mesh-host", "directory of what is gone after a reboot")
-	root.AddCommand(h.newEnrol(), h.newReconcile(), h.newPlan(), h.newRun(), h.newStatus(), h.newWhy(), h.newOrphans(), h.newAdopt(), h.newRelease(), h.newAcknowledge(), h.newPurge(), h.newMayRemove())
+	root.PersistentFlags().StringVar(&h.program, "program", programPath, "where this program is installed")
+	root.AddCommand(h.newEnrol(), h.newReconcile(), h.newPlan(), h.newRun(), h.newStatus(), h.newWhy(), h.newOrphans(), h.newAdopt(), h.newRelease(), h.newAcknowledge(), h.newPurge(), h.newMayRemove(), h.newTrial())
 	return root
 }

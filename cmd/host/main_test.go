@@ -22,6 +22,7 @@ import (
 	"mesh/host/apply"
 	"mesh/host/link"
 	"mesh/host/store"
+	"mesh/host/upgrade"
 )
 
 var update = flag.Bool("update", false, "write goldens anew")
@@ -132,6 +133,11 @@ func samples() map[string]agent.Status {
 	troubled.Left = []agent.StatusLeft{{ID: "demo/old", Kind: "file", Where: "/etc/old.conf", Why: "it was changed by hand", Since: noon.Add(-time.Hour)}}
 	troubled.Losses = []agent.StatusLoss{{What: "journal: its 100 bytes hold not one record; everything recorded is lost", Grave: true, Since: noon.Add(-50 * time.Hour)}}
 	troubled.Copies = []agent.StatusCopy{{Kind: "file", Where: "/etc/demo.conf", Digest: strings.Repeat("0a", 32), Bytes: 12, Path: "/var/lib/mesh-host/content/" + strings.Repeat("0a", 32), Since: noon.Add(-10 * time.Minute)}}
+	troubled.Program = &upgrade.State{
+		Kept:   &upgrade.Kept{Version: "1.0.0", Digest: strings.Repeat("0b", 32), Package: strings.Repeat("0c", 32), Since: noon.Add(-72 * time.Hour)},
+		Trial:  &upgrade.Trial{Version: "1.2.0", Digest: strings.Repeat("0d", 32), Since: noon.Add(-time.Minute), Starts: 2, Reason: "it ended with status 1", ReasonOf: 1},
+		Broken: []upgrade.Broken{{Version: "1.1.0", Digest: strings.Repeat("0e", 32), Since: noon.Add(-5 * time.Hour), Reason: "it was killed by SIGSEGV"}},
+	}
 	troubled.Problems = []string{"this machine's identity cannot be read"}
 
 	return map[string]agent.Status{"hosted": hosted, "begun": begun, "enrolled": enrolled, "troubled": troubled}

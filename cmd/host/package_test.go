@@ -117,7 +117,12 @@ func TestUnit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, line := range []string{"ExecStart=/usr/bin/mesh-host run", "Restart=always", "StartLimitIntervalSec=0", "KillMode=mixed"} {
+	const kept = "/var/lib/mesh-host/program/good"
+	for _, line := range []string{
+		"ExecStart=" + programPath + " run", "Restart=always", "StartLimitIntervalSec=0", "KillMode=mixed", "Type=notify", "TimeoutStartSec=2min",
+		"ExecStartPre=-/bin/sh -c '[ ! -x " + kept + " ] || exec " + kept + " trial begin'",
+		"ExecStopPost=-/bin/sh -c '[ ! -x " + kept + " ] || exec " + kept + " trial end'",
+	} {
 		if !strings.Contains(string(b), "\n"+line+"\n") {
 			t.Errorf("the unit has no line %s", line)
 		}

@@ -76,7 +76,7 @@ func (h *host) plan(ctx context.Context, text []byte, asJSON, check bool) error 
 		}
 		accept = &admitted
 	}
-	follows, plan, err := h.inspection().Plan(ctx, s, accept)
+	follows, plan, err := h.inspection().Plan(ctx, h.machine(s), accept)
 	if err != nil {
 		return readable(err)
 	}

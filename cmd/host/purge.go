@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"path/filepath"
 	"regexp"
 
 	"github.com/spf13/cobra"
@@ -33,6 +34,7 @@ plane any more, --leave gives the membership up.`,
 var (
 	recordFiles   = regexp.MustCompile(`^(journal|snapshot)(\.damaged)?$|^lock$`)
 	identityFiles = regexp.MustCompile(`^(identity|lock)$`)
+	programFiles  = regexp.MustCompile(`^(good|state|lock)$`)
 	contentFiles  = regexp.MustCompile(`^[0-9a-f]{64}(\.deb|\.part)?$`)
 	runtimeFiles  = regexp.MustCompile(`^(link\.json|pass\.json|packages\.log|agent\.lock|lock)$`)
 )
@@ -67,7 +69,7 @@ func (h *host) dissolve(s *system.System) error {
 	for _, d := range []struct {
 		path  string
 		known *regexp.Regexp
-	}{{h.content(), contentFiles}, {h.identity(s).path, identityFiles}, {h.runtime, runtimeFiles}, {h.state, recordFiles}} {
+	}{{h.content(), contentFiles}, {h.identity(s).path, identityFiles}, {filepath.Join(h.state, programBelow), programFiles}, {h.runtime, runtimeFiles}, {h.state, recordFiles}} {
 		stays, err := s.StateDirectory(d.path).Dissolve(d.known.MatchString)
 		if err != nil {
 			return fmt.Errorf("purge: %w", err)

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"sync"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
@@ -23,7 +24,7 @@ import (
 const least = time.Second
 
 func (h *host) newRun() *cobra.Command {
-	var interval time.Duration
+	var interval, trial time.Duration
 	c := &cobra.Command{
 		Use:   "run",
 		Short: "Keep this machine as declared, until told to stop",
@@ -33,7 +34,8 @@ right what changed, again and again. This is what mesh-host.service runs.
 Nothing here waits for the network. The plane is dialled with growing delays of
 at most ten seconds, so a plane that comes back is found within that time. An
 enrolment is noticed while this runs. When the program on disk is replaced, this
-ends by itself, so that its supervisor starts the new one.
+ends by itself, so that its supervisor starts the new one. A version that is new
+here is on trial for a minute (see "mesh-host trial").
 
 Under systemd what it does is in the journal with fields that can be searched for:
 ` + "`journalctl MESH_RESOURCE=welcome/page`" + `, MESH_WHERE=/etc/demo.conf,
@@ -43,10 +45,11 @@ MESH_GENERATION=7, MESH_EVENT=failed.`,
 			if interval < least {
 				return cli.WithCode(cli.Usage, fmt.Errorf("--interval is %s, which is less than %s", interval, least))
 			}
-			return h.run(c.Context(), interval)
+			return h.run(c.Context(), interval, trial)
 		},
 	}
 	c.Flags().DurationVar(&interval, "interval", agent.DefaultInterval, "how often this machine is looked at when nothing happens")
+	c.Flags().DurationVar(&trial, "trial", trialTime, "how long a version that is new here has to run until it is taken for healthy")
 	return c
 }
 
@@ -59,7 +62,7 @@ func (h *host) logHandler(stream string) slog.Handler {
 	return lines
 }
 
-func (h *host) run(ctx context.Context, interval time.Duration) error {
+func (h *host) run(ctx context.Context, interval, trial time.Duration) error {
 	if err := h.prepare(); err != nil {
 		return err
 	}
@@ -70,12 +73,17 @@ func (h *host) run(ctx context.Context, interval time.Duration) error {
 		return fmt.Errorf("run: %w", err)
 	}
 	hand.Spent = debug.FreeOSMemory // it is idle nearly all the time, on a machine that is there for something else
+	proof := &proving{machine: h.machine(s), hand: hand, log: log}
+	if err := proof.begin(ctx); err != nil {
+		return err
+	}
 	changed, watch, err := watchIdentity(filepath.Join(h.state, identityBelow))
 	if err != nil {
 		log.Warn("an enrolment is noticed after an interval only", "err", err)
 	}
+	passer := telling{hand, new(sync.Once), make(chan struct{})}
 	a := agent.New(agent.Config{
-		Identity: h.identity(s), Runtime: h.runtimeFolder(s), Hand: hand, Contents: s, Facts: facts, Process: hand.Process,
+		Identity: h.identity(s), Runtime: h.runtimeFolder(s), Hand: passer, Contents: s, Facts: facts, Process: hand.Process,
 		Changed: changed, Replaced: replaced(), Interval: interval, Now: time.Now, Log: log,
 	})
 	// The watcher ends with the agent, whichever way that ends.
@@ -85,6 +93,10 @@ func (h *host) run(ctx context.Context, interval time.Duration) error {
 	if watch != nil {
 		group.Go(func() error { return watch(ctx) })
 	}
+	group.Go(func() error {
+		proof.prove(ctx, passer.passed, trial)
+		return nil
+	})
 	group.Go(func() error {
 		defer cancel()
 		return a.Run(ctx)

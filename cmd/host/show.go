@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"mesh/host/agent"
 	"mesh/host/declaration"
 	"mesh/host/store"
+	"mesh/host/upgrade"
 )
 
 // words are how a status is said; the empty one is of a resource no pass has
@@ -99,6 +101,10 @@ func writeStatus(w io.Writer, s agent.Status, now time.Time) error {
 		p.field("refused", "epoch %d, generation %d, %s: %s", r.Epoch, r.Generation, ago(r.Time, now), r.Reason)
 	}
 	p.field("host", "version %s, %s", s.HostVersion, map[bool]string{true: "running", false: "not running"}[s.Running])
+	if s.Program != nil && s.Program.Trial != nil {
+		t := s.Program.Trial
+		p.field("on trial", "version %s, %s, start %d of %d", cmp.Or(t.Version, t.Digest), ago(t.Since, now), t.Starts, upgrade.Attempts)
+	}
 	if p.err == nil && len(s.Resources) > 0 {
 		p.line("")
 		p.err = cli.Table(w, []string{"RESOURCE", "KIND", "WHERE", "STATUS"}, rows(s.Resources))
@@ -106,6 +112,7 @@ func writeStatus(w io.Writer, s agent.Status, now time.Time) error {
 	p.section("Restarts owed:", owed(s.Owed, now))
 	p.section("Given up, with something left behind:", left(s.Left))
 	p.section("Lost from this machine's record (`mesh-host acknowledge` ends this list):", losses(s.Losses, now))
+	p.section("Not working here (`mesh-host trial forget VERSION` lets one be tried again):", broken(s.Program))
 	p.section("Not readable:", s.Problems)
 	return p.err
 }
@@ -198,6 +205,16 @@ func left(places []agent.StatusLeft) []string {
 	var lines []string
 	for _, l := range places {
 		lines = append(lines, fmt.Sprintf("%s %s (%s): %s", l.Kind, l.Where, l.ID, l.Why))
+	}
+	return lines
+}
+
+func broken(known *upgrade.State) []string {
+	var lines []string
+	if known != nil {
+		for _, b := range known.Broken {
+			lines = append(lines, b.String())
+		}
 	}
 	return lines
 }

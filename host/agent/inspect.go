@@ -11,6 +11,7 @@ import (
 	"mesh/host/declaration"
 	"mesh/host/link"
 	"mesh/host/store"
+	"mesh/host/upgrade"
 )
 
 // State is one of the states a machine with a host can be in.
@@ -43,6 +44,8 @@ type Status struct {
 	Copies      []StatusCopy  `json:"copies,omitempty"` // of what others wrote at files that keep copies
 	Losses      []StatusLoss  `json:"losses"`
 	Problems    []string      `json:"problems"` // parts of this status that could not be read
+
+	Program *upgrade.State `json:"program,omitempty"` // which versions of this program work here; absent: nothing is known
 }
 
 // StatusMember is this machine's place in a mesh.
@@ -138,6 +141,8 @@ type Inspection struct {
 	Content  string             // directory of what is named by its digest
 	Alive    func(Process) bool // whether that run of a program goes on
 	Version  string
+
+	Program func() (upgrade.State, error) // nil: nothing is known
 }
 
 // Status reads everything. What cannot be read is named in Problems; there is
@@ -166,11 +171,26 @@ func (i Inspection) Status() (Status, error) {
 	s.Running = linkState != nil && i.Alive(linkState.Process)
 	s.membership(file, linkState)
 	s.record(view)
+	s.program(i.Program)
 	for _, c := range view.Copies {
 		s.Copies = append(s.Copies, StatusCopy{c.Kind, c.Where, c.Digest, c.Bytes, path.Join(i.Content, c.Digest), c.Time})
 	}
 	s.passes(pass, view, pass != nil && i.Alive(pass.Process))
 	return s, nil
+}
+
+// program fills in what is known of the versions of this program.
+func (s *Status) program(read func() (upgrade.State, error)) {
+	if read == nil {
+		return
+	}
+	known, err := read()
+	if err != nil {
+		s.Problems = append(s.Problems, oneLine(err.Error()))
+	}
+	if known.Kept != nil || known.Trial != nil || len(known.Broken) > 0 {
+		s.Program = &known
+	}
 }
 
 // membership fills in what concerns the mesh and the link.

@@ -170,7 +170,7 @@ func look(ctx context.Context, m resource.Machine, d Desired, keys []store.Key) 
 	if err != nil {
 		return Seen{}, err
 	}
-	seen := Seen{Found: resource.Look(ctx, m, keys), Accounts: accounts, Contents: map[string]bool{}, Offered: map[string]string{}}
+	seen := Seen{Found: resource.Look(ctx, m, keys), Accounts: accounts, Contents: map[string]bool{}, Offered: map[string]string{}, Broken: map[string][]resource.Broken{}}
 	wanted := map[store.Key]bool{}
 	for _, key := range keys {
 		wanted[key] = true
@@ -185,6 +185,13 @@ func look(ctx context.Context, m resource.Machine, d Desired, keys []store.Key) 
 		// What is offered is not known while apt cannot say; what is installed stays.
 		if version, err := resource.Offered(ctx, m, r); err == nil && version != "" {
 			seen.Offered[r.Where()] = version
+		}
+		broken, err := resource.BrokenVersions(m, r)
+		if err != nil {
+			return Seen{}, err
+		}
+		if len(broken) > 0 {
+			seen.Broken[r.Where()] = broken
 		}
 	}
 	return seen, nil

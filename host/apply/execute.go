@@ -232,6 +232,9 @@ func (p *pass) actOn(ctx context.Context, group []Step) []error {
 	}
 	changes := make([]resource.Change, len(group))
 	for i, s := range group {
+		if s.instead != nil {
+			s.resource.Package = s.instead
+		}
 		changes[i] = resource.Change{Resource: s.resource, Before: s.before, Target: s.target, Restart: s.restart, Reload: s.reload, Made: s.owned.Made, Note: note(s)}
 	}
 	return resource.Apply(ctx, p.machine, group[0].Kind, changes)

@@ -49,6 +49,8 @@ type Step struct {
 	reload   bool        // what it owes is paid by a reload
 	homeless bool        // its user or group is not there
 	owned    store.Owned // zero when it is not owned
+
+	instead *declaration.Package // installed in place of the package that is declared; nil: that one
 }
 
 func (s Step) key() store.Key { return store.Key{Kind: s.Kind, Where: s.Where} }
@@ -126,6 +128,8 @@ type Seen struct {
 	Contents map[string]bool   // digests of content that is kept, of what is declared
 	Offered  map[string]string // packages that follow a release → the newest version its source has
 	Missing  map[string]bool   // directories that are not there, in which something is declared that is not there either
+
+	Broken map[string][]resource.Broken // packages → versions that do not work on this machine
 }
 
 // NewPlan decides what brings a machine, of which this is the record and this
@@ -187,6 +191,7 @@ func uses(s *declaration.Service) []string {
 func (k *known) saw(seen Seen) {
 	if k.seen.Found == nil {
 		k.seen.Found, k.seen.Contents, k.seen.Offered = map[store.Key]resource.Found{}, map[string]bool{}, map[string]string{}
+		k.seen.Broken = map[string][]resource.Broken{}
 	}
 	for key, found := range seen.Found {
 		k.seen.Found[key] = found
@@ -197,6 +202,7 @@ func (k *known) saw(seen Seen) {
 	k.seen.Accounts, k.seen.Missing = seen.Accounts, seen.Missing
 	maps.Copy(k.seen.Contents, seen.Contents)
 	maps.Copy(k.seen.Offered, seen.Offered)
+	maps.Copy(k.seen.Broken, seen.Broken)
 }
 
 // owesWhenGone lists the units that owe a restart when s removes something.
@@ -230,6 +236,9 @@ func (k *known) apply(r declaration.Resource, late bool) Step {
 	case err != nil:
 		s.homeless = true
 		return s.with(VerbBlocked, err.Error())
+	}
+	if verb, why, settled := k.standIn(&s); settled {
+		return s.with(verb, why)
 	}
 	debts := k.debts[s.Where]
 	s.restart = s.Kind == declaration.KindService && k.runs[s.Where] && len(debts) > 0 && (late || !k.late[s.Where])

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"mesh/host/declaration"
+	"mesh/host/resource"
 	"mesh/host/store"
 )
 
@@ -34,4 +35,19 @@ func (k *known) byPolicy(r declaration.Resource, differs string, found store.Sta
 // onlyReloads says whether every debt of a service can be paid by a reload.
 func onlyReloads(s *declaration.Service, debts []store.Owed) bool {
 	return s != nil && !slices.ContainsFunc(debts, func(o store.Owed) bool { return !slices.Contains(s.ReloadOn, o.ID) })
+}
+
+// standIn decides about a version that is known not to work: it is not tried
+// again. Where another is to be in its place, the step is about that one.
+func (k *known) standIn(s *Step) (Verb, string, bool) {
+	i := slices.IndexFunc(k.seen.Broken[s.Where], func(b resource.Broken) bool { return b.Version == s.target.Version })
+	if s.resource.Package == nil || i < 0 {
+		return "", "", false
+	}
+	b := k.seen.Broken[s.Where][i]
+	if b.Instead == nil || b.Instead.Version == s.before.Version {
+		return VerbBlocked, b.Why + "; it is not tried again until another version is declared", true
+	}
+	s.instead, s.target.Version = b.Instead, b.Instead.Version
+	return VerbChange, fmt.Sprintf("%s; version %s is installed in its place", b.Why, b.Instead.Version), true
 }

@@ -20,6 +20,28 @@ type Packages interface {
 	Uninstall(ctx context.Context, name string, note func(string)) error
 }
 
+// Broken is a version of a package that does not work on this machine.
+type Broken struct {
+	Version string
+	Why     string               // and since when, in one line
+	Instead *declaration.Package // what is installed in its place; nil: whatever is there stays
+}
+
+// Trials is what a machine may know beside: which versions of a package were
+// tried and do not work.
+type Trials interface {
+	Broken(name string) ([]Broken, error)
+}
+
+// BrokenVersions lists what m knows not to work of the package that r is.
+func BrokenVersions(m Machine, r declaration.Resource) ([]Broken, error) {
+	trials, knows := m.(Trials)
+	if r.Package == nil || !knows {
+		return nil, nil
+	}
+	return trials.Broken(r.Package.Name)
+}
+
 const (
 	typePackage = "package"
 	installed   = "installed"
