@@ -65,9 +65,9 @@ func (h *hostProcess) command(args ...string) *exec.Cmd {
 }
 
 // up runs the host until it is killed, at the latest with the test.
-func (h *hostProcess) up() (log *syncBuffer, kill func()) {
+func (h *hostProcess) up(args ...string) (log *syncBuffer, kill func()) {
 	h.t.Helper()
-	cmd := h.command("run")
+	cmd := h.command(append([]string{"run"}, args...)...)
 	log = new(syncBuffer)
 	cmd.Stderr = log
 	if err := cmd.Start(); err != nil {
