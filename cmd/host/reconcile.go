@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -94,6 +95,7 @@ func takeContents(s *system.System, list []declaration.Resource, from string) er
 // readDocument reads a file, or in for "-", and no more of it than a reader of
 // documents would look at.
 func readDocument(in io.Reader, path string) ([]byte, error) {
+	var size int64
 	if path != "-" {
 		file, err := os.Open(path)
 		if err != nil {
@@ -101,12 +103,15 @@ func readDocument(in io.Reader, path string) ([]byte, error) {
 		}
 		defer file.Close()
 		in = file
+		if st, err := file.Stat(); err == nil {
+			size = min(st.Size(), declaration.MaxBytes)
+		}
 	}
-	text, err := io.ReadAll(io.LimitReader(in, declaration.MaxBytes+1))
-	if err != nil {
+	text := bytes.NewBuffer(make([]byte, 0, size+bytes.MinRead)) // for all of it, most times
+	if _, err := text.ReadFrom(io.LimitReader(in, declaration.MaxBytes+1)); err != nil {
 		return nil, fmt.Errorf("read bundle: %w", err)
 	}
-	return text, nil
+	return text.Bytes(), nil
 }
 
 func (h *host) reconcile(c *cobra.Command, text []byte, contents string, asJSON bool) error {

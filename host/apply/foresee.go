@@ -14,8 +14,11 @@ import (
 
 // plan decides what a pass does, by what is known before it begins.
 func (k *known) plan() Plan {
-	p := Plan{Epoch: k.d.Epoch, Generation: k.d.Generation, Digest: k.d.Digest}
 	removals := k.removals()
+	p := Plan{
+		Epoch: k.d.Epoch, Generation: k.d.Generation, Digest: k.d.Digest,
+		Steps: make([]Step, 0, len(k.d.Resources)+len(removals)),
+	}
 	for i, s := range removals {
 		for _, unit := range k.owesWhenGone(s) {
 			k.late[unit] = true

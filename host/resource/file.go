@@ -36,8 +36,13 @@ func contentOf(f *declaration.File) string {
 	if f.Blob != nil {
 		return f.Blob.Digest
 	}
-	sum := sha256.Sum256([]byte(f.Content))
-	return hex.EncodeToString(sum[:])
+	h, part := sha256.New(), make([]byte, 1<<10) // not a copy of all of it
+	for rest := f.Content; rest != ""; {
+		n := copy(part, rest)
+		h.Write(part[:n])
+		rest = rest[n:]
+	}
+	return hex.EncodeToString(h.Sum(nil))
 }
 
 func (file) differs(target, found store.State) string {

@@ -33,6 +33,7 @@ func (s *Store) Append(records ...Record) error {
 		return fmt.Errorf("record in the store's journal: %w", err)
 	}
 	s.journalSize += int64(len(buffer))
+	s.viewed = nil
 	for _, f := range frames {
 		if err := s.state.apply(f); err != nil {
 			return err // cannot be: it was written by this build a moment ago

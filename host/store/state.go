@@ -215,9 +215,9 @@ func collect[K comparable, R any](to []frame, from map[K]held[R]) []frame {
 	return to
 }
 
-// view copies the state out, but for the document, which nobody writes to.
+// view copies the state out, but for the document.
 func (s *state) view() View {
-	var v View
+	v := View{Owned: slices.Grow([]Owned(nil), len(s.owned))}
 	if s.accepted != nil {
 		a := s.accepted.record
 		v.Accepted = &a
@@ -247,7 +247,7 @@ func (s *state) view() View {
 // records lists what m holds, oldest first.
 func records[K comparable, R any](m map[K]held[R]) []R {
 	all := slices.SortedFunc(maps.Values(m), func(a, b held[R]) int { return cmp.Compare(a.frame.seq, b.frame.seq) })
-	var out []R
+	out := slices.Grow([]R(nil), len(all))
 	for _, h := range all {
 		out = append(out, h.record)
 	}

@@ -89,8 +89,8 @@ type Config struct {
 	Expected func() string
 }
 
-// View is the store's content at one moment. It is a copy; the reader may keep it,
-// and must not write to the document.
+// View is the store's content at one moment. The reader may keep it, and must not
+// write to what it holds.
 type View struct {
 	Accepted *Accepted   // nil: no declaration was ever accepted
 	Owned    []Owned     // in the order of ownership
@@ -118,6 +118,7 @@ type Store struct {
 
 	mu           sync.Mutex
 	state        *state
+	viewed       *View // of the state; nil: not made yet
 	lock         io.Closer
 	journal      Appender // nil after a failed write: the next one begins a new journal
 	journalSize  int64
@@ -227,7 +228,11 @@ func Read(dir Directory, expected func() string) (View, Report, error) {
 func (s *Store) View() View {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.state.view()
+	if s.viewed == nil {
+		v := s.state.view()
+		s.viewed = &v
+	}
+	return *s.viewed
 }
 
 // Close gives up the lock. Everything appended is durable already.

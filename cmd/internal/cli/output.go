@@ -25,10 +25,10 @@ func Table(w io.Writer, header []string, rows [][]string) error {
 		fmt.Fprintln(tw, strings.Join(row, "\t"))
 	}
 	tw.Flush() // which cannot fail: its end is memory
+	var text strings.Builder
 	for line := range strings.Lines(aligned.String()) {
-		if _, err := fmt.Fprintln(w, strings.TrimRight(line, " \n")); err != nil {
-			return err
-		}
+		text.WriteString(strings.TrimRight(line, " \n") + "\n")
 	}
-	return nil
+	_, err := io.WriteString(w, text.String())
+	return err
 }
