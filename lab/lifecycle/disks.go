@@ -28,6 +28,25 @@ func (LocalDisks) Overlay(ctx context.Context, base, path string) error {
 	return os.Rename(unfinished, path)
 }
 
+// Flatten is Disks'. A conversion onto a backing file would leave out what lies
+// between top and base; rebasing a copy reads it.
+func (LocalDisks) Flatten(ctx context.Context, top, base, path string) error {
+	from, err := filepath.Rel(filepath.Dir(path), base)
+	if err != nil {
+		return fmt.Errorf("make one disk of those between %s and %s: %v", top, base, err)
+	}
+	unfinished := path + ".new"
+	for _, command := range [][]string{
+		{"cp", "--sparse=always", "--reflink=auto", top, unfinished},
+		{"qemu-img", "rebase", "-q", "-f", "qcow2", "-F", "qcow2", "-b", from, unfinished},
+	} {
+		if out, err := exec.CommandContext(ctx, command[0], command[1:]...).CombinedOutput(); err != nil {
+			return fmt.Errorf("make one disk of those between %s and %s: %s: %v: %s", top, base, command[0], err, strings.TrimSpace(string(out)))
+		}
+	}
+	return os.Rename(unfinished, path)
+}
+
 // Repository is Disks'.
 func (LocalDisks) Repository(ctx context.Context, debs, dir string) error {
 	files, err := filepath.Glob(filepath.Join(debs, "*.deb"))

@@ -66,6 +66,10 @@ type Disks interface {
 	// Overlay makes a qcow2 file, whole or not at all, that holds what differs
 	// from base and names it relative to its own directory.
 	Overlay(ctx context.Context, base, path string) error
+	// Flatten makes a qcow2 file, whole or not at all, that stands on base, named
+	// relative to its own directory, and holds all that top differs from it. base is
+	// one of those that top stands on, and nobody writes to any of them.
+	Flatten(ctx context.Context, top, base, path string) error
 	// Repository makes a flat apt repository in dir out of the .deb files in debs.
 	Repository(ctx context.Context, debs, dir string) error
 }

@@ -34,6 +34,10 @@ var walks = map[string]func(context.Context, *bed) error{
 		_, err := b.Snapshots.Restore(ctx, snapshot.RestoreOptions{Scenario: "a", Snapshot: "first", As: "b"})
 		return err
 	},
+	"restore flattened": func(ctx context.Context, b *bed) error {
+		_, err := b.Snapshots.Restore(ctx, snapshot.RestoreOptions{Scenario: "a", Snapshot: "deep", As: "b"})
+		return err
+	},
 	"fork": func(ctx context.Context, b *bed) error {
 		_, err := b.Snapshots.Fork(ctx, snapshot.ForkOptions{Scenario: "a", As: "b"})
 		return err
@@ -52,12 +56,40 @@ func begin(t testing.TB, dir string) *bed {
 	return b
 }
 
+// beginWalk makes what one walk begins with.
+func beginWalk(t testing.TB, dir, walk string) *bed {
+	b := begin(t, dir)
+	if walk == "restore flattened" {
+		b.deepen(t)
+	}
+	return b
+}
+
+// deepen takes snapshot deep of scenario a, whose disks consist of many layers.
+func (b *bed) deepen(t testing.TB) {
+	t.Helper()
+	for n := range snapshot.ManyLayers - 2 { // the warm image has one, "first" the next
+		b.take(t, "a", "passing")
+		if n%2 == 0 {
+			must(t, b.Remember("mesh-a.one", "at "+strconv.Itoa(n), "deep"))
+		}
+		must(t, b.Snapshots.Remove("a", "passing"))
+	}
+	b.take(t, "a", "deep")
+}
+
 // points counts the hook's calls in an undisturbed walk.
 func points(t *testing.T, walk string) int {
 	t.Helper()
-	b, n := begin(t, t.TempDir()), 0
+	b, n := beginWalk(t, t.TempDir(), walk), 0
 	b.Hook = func(string, bool) error { n++; return nil }
 	must(t, walks[walk](t.Context(), b))
+	if n < 10 {
+		t.Fatalf("%s: only %d points to be cut off at", walk, n)
+	}
+	if walk == "restore flattened" {
+		return 6 // what follows is "restore beside"
+	}
 	return n
 }
 
@@ -120,14 +152,11 @@ func TestKilled(t *testing.T) {
 	}
 	for walk := range walks {
 		n := points(t, walk)
-		if n < 10 {
-			t.Fatalf("%s: only %d points to be killed at", walk, n)
-		}
 		for at := 1; at <= n; at++ {
 			t.Run(fmt.Sprint(walk, " ", at), func(t *testing.T) {
 				t.Parallel()
 				dir := t.TempDir()
-				begin(t, dir)
+				beginWalk(t, dir, walk)
 				killed(t, dir, walk, at)
 				b := newBed(t, dir)
 				if at%2 == 0 && walk == "restore in place" {
@@ -216,7 +245,7 @@ func TestCutOff(t *testing.T) {
 			}
 			t.Run(fmt.Sprint(walk, " ", how, " ", at+1), func(t *testing.T) {
 				t.Parallel()
-				b := begin(t, t.TempDir())
+				b := beginWalk(t, t.TempDir(), walk)
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				n := 0
@@ -264,7 +293,7 @@ func (b *bed) wantCutOff(t *testing.T, walk string, at int, err error) {
 	case "restore in place":
 		b.restore(t, snapshot.RestoreOptions{Scenario: "a", Snapshot: "first"})
 		b.wantLives(t, "a", "then")
-	case "restore beside", "fork":
+	case "restore beside", "restore flattened", "fork":
 		if _, absent := b.Record("b"); err != nil && absent == nil {
 			b.reap(t) // the undoing itself was made to fail
 			if _, absent := b.Record("b"); absent == nil {
@@ -296,10 +325,13 @@ func TestCollectMeanwhile(t *testing.T) {
 	for walk, do := range walks {
 		t.Run(walk, func(t *testing.T) {
 			t.Parallel()
-			b := begin(t, t.TempDir())
+			b := beginWalk(t, t.TempDir(), walk)
 			b.Hook = func(string, bool) error { return b.Collect() }
 			must(t, do(t.Context(), b))
 			b.Hook = nil
+			if m, err := b.Snapshots.Store().Get("a", "deep"); err == nil && len(m.Plan.Machines[0].Layers) != 2 {
+				t.Error("what was to be one layer was collected")
+			}
 			b.wantAsBefore(t, walk, 0)
 		})
 	}

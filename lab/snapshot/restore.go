@@ -29,11 +29,15 @@ type Restored struct {
 	NewRoots bool     `json:"new_roots"` // the world's issuer is another one; what it had issued before is trusted no more
 }
 
-// Restore makes a scenario run on from a snapshot. Whatever can be found out
+// Restore makes a scenario run on from a snapshot. Disks of many layers become
+// such of two first, in the snapshot itself. Whatever can be found out
 // before is found out before anything is touched. In place, what ran is ended;
 // if restoring fails then, it can be tried again. Beside it, a failure leaves
 // nothing.
 func (s *Snapshots) Restore(ctx context.Context, o RestoreOptions) (Restored, error) {
+	if err := s.flatten(ctx, o.Scenario, o.Snapshot); err != nil {
+		return Restored{}, failure(ctx, "restore snapshot "+o.Snapshot+" of "+o.Scenario, err, "nothing was changed")
+	}
 	m, done, err := s.store.Use(o.Scenario, o.Snapshot)
 	if err != nil {
 		return Restored{}, err

@@ -115,6 +115,9 @@ func (s *Snapshots) sweep(scenario string) error {
 		return err
 	}
 	whole, err := s.store.names(scenario)
+	for _, name := range whole {
+		err = errors.Join(err, s.store.sweepStaged(scenario, name))
+	}
 	if err != nil || len(whole) == len(all) && len(all) > 0 {
 		return err
 	}

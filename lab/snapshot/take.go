@@ -17,7 +17,10 @@ import (
 
 // maxLayers bounds how many layers a disk consists of: each costs every read a
 // look, and hypervisors have limits of their own.
-const maxLayers = 40
+const (
+	maxLayers  = 40
+	warnLayers = 8 // that are left when it is said
+)
 
 // deviceState is how much more than its memory a machine's image takes at most.
 const deviceState = 64 << 20
@@ -45,6 +48,12 @@ func (s *Snapshots) Take(ctx context.Context, scenario, name, about string) (Man
 	}
 	if err != nil {
 		return Manifest{}, failure(ctx, what, errors.Join(err, s.store.Discard(scenario, name)), "the scenario runs on as it was")
+	}
+	for _, m := range h.Record.Plan.Machines {
+		if len(m.Layers) >= maxLayers-warnLayers {
+			s.cfg.Ports.Progress.Note("the disk of machine %s consists of %d layers, of at most %d: `lab restore %s %s` goes on from here on such of two",
+				m.Name, len(m.Layers)+1, maxLayers, scenario, name)
+		}
 	}
 	return t.m, nil
 }
@@ -109,9 +118,9 @@ func (t *taking) admit(ctx context.Context) error {
 	var need int64
 	for _, m := range r.Plan.Machines {
 		if len(m.Layers) >= maxLayers {
-			return &lifecycle.Error{
+			return &lifecycle.Error{ // what runs stands on all of them until it ends
 				What: fmt.Sprintf("the disk of machine %s consists of %d layers already", m.Name, len(m.Layers)+1),
-				Next: "raise the scenario anew, or go on from an earlier snapshot", Code: codeFailed,
+				Next: fmt.Sprintf("restore one of its snapshots (`lab snapshot list %s`): its disks become such of two layers", r.Plan.Name), Code: codeFailed,
 			}
 		}
 		if r.Machines[m.Name].Off {

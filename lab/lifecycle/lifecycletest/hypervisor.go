@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"time"
@@ -253,6 +254,30 @@ func (d disks) Overlay(ctx context.Context, base, path string) error {
 			return err
 		}
 		data, err := json.Marshal(map[string][]byte{baseKey: []byte(from)})
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(path, data, 0o644)
+	})
+}
+
+func (d disks) Flatten(ctx context.Context, top, base, path string) error {
+	return d.change(ctx, "flatten "+path, func() error {
+		if filepath.Dir(top) != filepath.Dir(path) || filepath.Dir(base) != filepath.Dir(path) {
+			return errors.New("they lie in several directories")
+		}
+		files := map[string][]byte{}
+		for at := top; at != base; {
+			own := readLayer(at)
+			if own == nil || len(own[baseKey]) == 0 {
+				return fmt.Errorf("%s does not stand on %s", top, base)
+			}
+			at = filepath.Join(filepath.Dir(at), string(own[baseKey]))
+			maps.Copy(own, files)
+			files = own
+		}
+		files[baseKey] = []byte(filepath.Base(base))
+		data, err := json.Marshal(files)
 		if err != nil {
 			return err
 		}
