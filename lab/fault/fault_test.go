@@ -301,3 +301,37 @@ func TestTimelineRefused(t *testing.T) {
 		}
 	}
 }
+
+// Of a step that is wrong in one way everything else that is wrong is told, and
+// nothing is that only follows from it.
+func TestTimelineTellsAllAtOnce(t *testing.T) {
+	_, err := fault.ParseTimeline("t.yaml", strings.NewReader(`steps:
+  - at: 1s
+    fault: los
+    name: split
+    on: one
+    shar: 30%
+  - at: 2s
+    fault: lass
+    share: 300%%
+  - at: 3s
+    undo: split
+`))
+	if err == nil {
+		t.Fatal("it is accepted")
+	}
+	var told []string
+	for line := range strings.Lines(err.Error()) {
+		line, _, _ = strings.Cut(line, "; ")
+		told = append(told, line)
+	}
+	want := []string{
+		`t.yaml:3:12: steps, number 1: kind: there is no kind "los"`,
+		`t.yaml:6:5: steps, number 1: unknown key "shar"`,
+		`t.yaml:8:12: steps, number 2: kind: there is no kind "lass"`,
+		`t.yaml:9:12: steps, number 2: share: "300%%" is no share`,
+	}
+	if diff := cmp.Diff(want, told); diff != "" {
+		t.Error(diff)
+	}
+}

@@ -96,6 +96,7 @@ type timelineDecoder struct {
 	t        Timeline
 	problems scenario.Problems
 	names    map[string]int // of faults → line
+	unread   bool           // a step could not be read, and so its fault's name is not known
 }
 
 func (d *timelineDecoder) add(n ast.Node, format string, args ...any) {
@@ -204,6 +205,7 @@ func (d *timelineDecoder) step(n ast.Node, where string) {
 	before := len(d.problems)
 	pairs := d.pairs(n, where, known)
 	if len(d.problems) > before {
+		d.unreadable(pairs, where)
 		return
 	}
 	s := Step{Line: token(n).Position.Line}
@@ -252,6 +254,7 @@ func (d *timelineDecoder) fault(n ast.Node, pairs map[string]ast.Node, s Step, w
 		d.duration(span, where+": for", &length)
 	}
 	if len(d.problems) > before {
+		d.unreadable(pairs, where)
 		return
 	}
 	for _, p := range Check(f) {
@@ -279,8 +282,26 @@ func (d *timelineDecoder) fault(n ast.Node, pairs map[string]ast.Node, s Step, w
 	}
 }
 
+// unreadable reports what is wrong with the kind of a step's fault, of which no
+// more can be told.
+func (d *timelineDecoder) unreadable(pairs map[string]ast.Node, where string) {
+	d.unread = true
+	kind, ok := pairs["fault"].(*ast.StringNode)
+	if !ok {
+		return
+	}
+	for _, p := range Check(Fault{Kind: Kind(kind.Value)}) {
+		if p.Key == "kind" {
+			d.add(kind, "%s: %s: %s", where, p.Key, p.Message)
+		}
+	}
+}
+
 // undone finds steps that undo what was never done.
 func (d *timelineDecoder) undone() {
+	if d.unread {
+		return
+	}
 	for _, s := range d.t.Steps {
 		if s.Undo == "" || s.Undo == UndoAll || d.names[s.Undo] > 0 {
 			continue
