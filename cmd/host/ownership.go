@@ -61,7 +61,7 @@ func writeOrphans(w io.Writer, orphans []apply.Orphan) error {
 func (h *host) newAdopt() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
-		Use:   "adopt PATH|UNIT|PACKAGE...",
+		Use:   "adopt PATH|UNIT|PACKAGE|CONTAINER...",
 		Short: "Take as the host's own what it would leave otherwise",
 		Long: `Take places that "mesh-host orphans" lists as if the host had made them. Nothing
 is touched now. Once a place is not declared any more it is taken away, by the same
@@ -102,7 +102,7 @@ func writeAdopted(w io.Writer, taken []apply.Orphan, asJSON bool) error {
 func (h *host) newRelease() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
-		Use:   "release PATH|UNIT|PACKAGE...",
+		Use:   "release PATH|UNIT|PACKAGE|CONTAINER...",
 		Short: "Give up what the host owns, and leave it as it is",
 		Long: `Give up places, which stay as they are. One that is still declared is kept as
 declared, and left when it is not any more.`,

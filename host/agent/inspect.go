@@ -300,8 +300,14 @@ func (s *Status) list(view store.View, found map[store.Key]declaration.Result) {
 	}
 }
 
-// About keeps of s what concerns one place: a path, a package or a unit.
+// About keeps of s what concerns one place: a path, a package, a unit or a
+// container, by its name, its unit or its unit file.
 func (s Status) About(where string) Status {
+	for _, r := range s.Resources {
+		if r.Kind == declaration.KindContainer && (where == declaration.ContainerUnit(r.Where) || where == declaration.ContainerFile(r.Where)) {
+			where = r.Where
+		}
+	}
 	s.Resources = slices.DeleteFunc(slices.Clone(s.Resources), func(r StatusItem) bool { return r.Where != where })
 	s.Left = slices.DeleteFunc(slices.Clone(s.Left), func(l StatusLeft) bool { return l.Where != where })
 	s.Copies = slices.DeleteFunc(slices.Clone(s.Copies), func(c StatusCopy) bool { return c.Where != where })

@@ -206,6 +206,21 @@ func TestStatusResources(t *testing.T) {
 	}
 }
 
+// TestAboutAContainer: whoever meets one of its three names finds the resource.
+func TestAboutAContainer(t *testing.T) {
+	s := agent.Status{Resources: []agent.StatusItem{
+		{ID: "shop/web", Kind: "container", Where: "web"}, {ID: "shop/unit", Kind: "service", Where: "web.service"},
+	}, Owed: []agent.StatusOwed{{Unit: "web"}}}
+	for _, name := range []string{"web", "mesh-web.service", "/etc/containers/systemd/mesh-web.container"} {
+		if about := s.About(name); len(about.Resources) != 1 || about.Resources[0].ID != "shop/web" || len(about.Owed) != 1 {
+			t.Errorf("%s: %+v", name, about)
+		}
+	}
+	if about := s.About("web.service"); len(about.Resources) != 1 || about.Resources[0].ID != "shop/unit" || len(about.Owed) != 0 {
+		t.Errorf("%+v", about)
+	}
+}
+
 // Converged means: the last pass was over what is held now, finished, and left
 // nothing to do.
 func TestStatusConverged(t *testing.T) {

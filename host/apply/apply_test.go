@@ -322,8 +322,8 @@ func TestNewerKindsAreLeftAlone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	container := store.Key{Kind: "container", Where: "web"}
-	if err := s.Append(store.Intent{Key: container, ID: "m/c"}, store.Owned{Key: container, ID: "m/c"}, store.Intent{Key: container, ID: "m/c"}); err != nil {
+	quantum := store.Key{Kind: "quantum", Where: "web"}
+	if err := s.Append(store.Intent{Key: quantum, ID: "m/c"}, store.Owned{Key: quantum, ID: "m/c"}, store.Intent{Key: quantum, ID: "m/c"}); err != nil {
 		t.Fatal(err)
 	}
 	s.Close()

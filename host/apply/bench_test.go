@@ -27,6 +27,7 @@ type ground struct {
 type rest interface {
 	resource.Packages
 	resource.Services
+	resource.Containers
 	resource.Accounts
 	resource.Contents
 	resource.Programs

@@ -148,7 +148,7 @@ func (p *pass) decideAgain(ctx context.Context, steps []Step) []Step {
 			again[i] = p.remove(s.owned)
 		case s.late && p.didNotWork(s.ID):
 			again[i] = s.with(VerbNone, "") // it was tried at its place; what it owes stays owed
-		case !p.stale && resource.OnDisk(s.Kind) && !s.homeless:
+		case !p.stale && resource.OnDisk(s.Kind) && !s.lacking:
 			again[i] = s // only what is on the disk decides, and nobody has been there
 		case p.waitsFor(s) != "":
 			again[i] = s.with(VerbWait, "it waits for "+p.waitsFor(s)+", which did not work")

@@ -32,7 +32,7 @@ func (k *known) plan() Plan {
 	for _, r := range k.d.Resources {
 		s := f.step(k.apply(r, false))
 		p.Steps = append(p.Steps, s)
-		if s.Kind == declaration.KindService && k.late[s.Where] {
+		if resource.Runs(r) && k.late[s.Where] {
 			late = append(late, k.restartLate(r, s))
 		}
 	}
@@ -40,8 +40,8 @@ func (k *known) plan() Plan {
 	return p
 }
 
-// restartLate is the step behind the removals of a service that has s at its
-// place.
+// restartLate is the step behind the removals of a service or container that has s
+// at its place.
 func (k *known) restartLate(r declaration.Resource, s Step) Step {
 	late := k.apply(r, true)
 	late.late = true
@@ -66,11 +66,13 @@ func (f *foresight) step(s Step) Step {
 	switch {
 	case needs != "":
 		s = s.with(VerbWait, "it waits for "+needs+", which will not work")
-	case s.Verb == VerbBlocked && s.homeless && f.packages:
+	case s.Verb == VerbBlocked && s.lacking && f.packages && s.Kind == declaration.KindContainer:
+		s = s.with(VerbMake, "once podman has come with a package")
+	case s.Verb == VerbBlocked && s.lacking && f.packages:
 		s = s.with(VerbMake, "once the user or group it belongs to has come with a package")
 	case s.Verb == VerbMake && resource.OnDisk(s.Kind) && f.missing[path.Dir(s.Where)] && !f.packages:
 		s = s.with(VerbBlocked, "the directory it lies in is not there: declare it before this")
-	case s.Kind == declaration.KindService && cause != "" && !f.k.late[s.Where] && (s.Verb == VerbNone || s.Verb == VerbNote):
+	case resource.Runs(s.resource) && cause != "" && !f.k.late[s.Where] && (s.Verb == VerbNone || s.Verb == VerbNote):
 		s = s.with(VerbRestart, "it restarts when "+cause+" changes")
 	}
 	f.stuck[s.ID] = s.Verb == VerbBlocked || s.Verb == VerbWait
@@ -93,10 +95,7 @@ func (f *foresight) waitsFor(s Step) string {
 
 // needed names the first resource that s waits for, of those that do not work.
 func needed(s Step, fails func(id string) bool) string {
-	if s.resource.Service == nil {
-		return ""
-	}
-	causes := uses(s.resource.Service)
+	causes := resource.Causes(s.resource)
 	i := slices.IndexFunc(causes, fails)
 	if i < 0 {
 		return ""

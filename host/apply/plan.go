@@ -41,13 +41,13 @@ type Step struct {
 	Why   string           `json:"why,omitempty"`
 
 	resource declaration.Resource // zero for what is not declared any more
-	late     bool                 // a service once more, behind the removals
+	late     bool                 // a service or container once more, behind the removals
 	origin   store.State
 	before   store.State
 	target   store.State
 	restart  bool
 	reload   bool        // what it owes is paid by a reload
-	homeless bool        // its user or group is not there
+	lacking  bool        // what it needs may come with a package
 	owned    store.Owned // zero when it is not owned
 
 	instead *declaration.Package // installed in place of the package that is declared; nil: that one
@@ -147,11 +147,11 @@ func NewPlan(d Desired, record store.View, seen Seen) Plan {
 type known struct {
 	d       Desired
 	owned   map[store.Key]store.Owned
-	debts   map[string][]store.Owed // by unit
-	dues    map[string][]string     // ID of a resource → units to restart when it changes
-	runs    map[string]bool         // units that are declared to run
+	debts   map[string][]store.Owed // by unit or container
+	dues    map[string][]string     // ID of a resource → units and containers to restart when it changes
+	runs    map[string]bool         // units and containers that are declared to run
 	origins map[store.Key]store.State
-	late    map[string]bool // units that owe a restart once something is removed
+	late    map[string]bool // units and containers that owe a restart once something is removed
 	last    uint64          // highest place in the order of ownership
 	seen    Seen
 }
@@ -170,20 +170,15 @@ func newKnown(d Desired, record store.View) *known {
 		k.debts[debt.Unit] = append(k.debts[debt.Unit], debt)
 	}
 	for _, r := range d.Resources {
-		if r.Service == nil || r.Service.State == "stopped" || r.Service.State == declaration.StateMasked {
+		if !resource.Runs(r) {
 			continue
 		}
-		k.runs[r.Service.Unit] = true
-		for _, id := range uses(r.Service) {
-			k.dues[id] = append(k.dues[id], r.Service.Unit)
+		k.runs[r.Where()] = true
+		for _, id := range resource.Causes(r) {
+			k.dues[id] = append(k.dues[id], r.Where())
 		}
 	}
 	return k
-}
-
-// uses lists what a service is restarted or reloaded because of.
-func uses(s *declaration.Service) []string {
-	return slices.Concat(s.RestartOn, s.ReloadOn)
 }
 
 // saw takes in what was seen. What was seen first is what was there before the
@@ -234,17 +229,21 @@ func (k *known) apply(r declaration.Resource, late bool) Step {
 	case !found.State.Absent() && found.State.Type != target.Type:
 		return s.with(VerbBlocked, fmt.Sprintf("a %s is in the way: move it away, or declare another path", found.State.Type))
 	case err != nil:
-		s.homeless = true
+		s.lacking = true
 		return s.with(VerbBlocked, err.Error())
 	}
 	if verb, why, settled := k.standIn(&s); settled {
 		return s.with(verb, why)
 	}
 	debts := k.debts[s.Where]
-	s.restart = s.Kind == declaration.KindService && k.runs[s.Where] && len(debts) > 0 && (late || !k.late[s.Where])
+	s.restart = resource.Runs(r) && len(debts) > 0 && (late || !k.late[s.Where])
 	differs := resource.Differs(key.Kind, target, found.State)
 	if verb, why, settled := k.byPolicy(r, differs, found.State, isOwned); settled {
 		return s.with(verb, why)
+	}
+	if differs != "" && found.Lacks != "" {
+		s.lacking = true
+		return s.with(VerbBlocked, found.Lacks)
 	}
 	s.reload = s.restart && onlyReloads(r.Service, debts)
 	switch {

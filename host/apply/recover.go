@@ -48,8 +48,10 @@ func (a *Applier) Recover(ctx context.Context) ([]string, error) {
 // close makes the records that close an intent, by what is found, and says what
 // was found. No records mean that it stays open.
 func (a *Applier) close(in store.Intent, found resource.Found, owned bool) ([]store.Record, string) {
-	if found.Err == nil && resource.OnDisk(in.Kind) {
-		found.Err = a.machine.Settle(in.Where) // seen is not yet durable
+	for _, p := range resource.Paths(in.Key) {
+		if found.Err == nil {
+			found.Err = a.machine.Settle(p) // seen is not yet durable
+		}
 	}
 	return a.closing(in, found, owned)
 }
@@ -98,8 +100,16 @@ func (w scribe) done(in store.Intent, found store.State) []store.Record {
 		case resource.Running(found) && !resource.Running(in.Before):
 			records = append(records, w.settled(in.Where, "started"))
 		}
+	case in.Kind == declaration.KindContainer && anew(in.Before, found):
+		records = append(records, w.settled(in.Where, "started anew"))
 	}
 	return append(records, w.own(in, found))
+}
+
+// anew says whether a container was started since it was seen before: whatever was
+// owed, it has read what there is now. What a reboot started may be older.
+func anew(before, found store.State) bool {
+	return resource.Running(found) && (!resource.Running(before) || found.Boot == before.Boot && found.Invocation != before.Invocation)
 }
 
 // owed makes the debts of a change.

@@ -77,7 +77,7 @@ func TestReconcileRefuses(t *testing.T) {
 		{"duplicate key", `{"format":1,"resources":[],"resources":[{"id":"a"}]}`, "resources: the member is there twice"},
 		{"null", `{"format":1,"resources":[null]}`, "resources[0]: null is not a value here"},
 		{"trailing bytes", good + "\n{}", "there is something after the end of the document"},
-		{"newer", `{"format":3,"resources":[]}`, "the host is too old"},
+		{"newer", `{"format":4,"resources":[]}`, "the host is too old"},
 		{"nonsense", `{"format":1,"resources":[{"id":"a","file":{"path":"/proc/x","content":""}}]}`, "is in /proc, where nothing can be owned"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

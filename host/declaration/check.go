@@ -29,11 +29,14 @@ func (r Resource) kinds() (set []Kind) {
 	if r.Service != nil {
 		set = append(set, KindService)
 	}
+	if r.Container != nil {
+		set = append(set, KindContainer)
+	}
 	return set
 }
 
-// Where says what on the machine r is about: a path, a package name or a unit;
-// empty when r has no kind.
+// Where says what on the machine r is about: a path, a package name, a unit or
+// the name of a container; empty when r has no kind.
 func (r Resource) Where() string {
 	switch r.Kind() {
 	case KindDirectory:
@@ -44,6 +47,8 @@ func (r Resource) Where() string {
 		return r.Package.Name
 	case KindService:
 		return r.Service.Unit
+	case KindContainer:
+		return r.Container.Name
 	}
 	return ""
 }
@@ -111,6 +116,7 @@ type checker struct {
 	problems []Problem
 	ids      map[string]int    // id → index
 	places   map[string]string // kind of place and place → id
+	ports    map[string][]published
 }
 
 func (c *checker) add(path, format string, args ...any) {
@@ -139,8 +145,8 @@ func (c *checker) format(format int, list []Resource) {
 		return
 	}
 	for i, r := range list {
-		if member := r.newer(); member != "" && format < 2 {
-			c.add(fmt.Sprintf("resources[%d].%s", i, member), "format %d has no such word; wanted \"format\": 2", format)
+		if member, since := r.newest(); format < since {
+			c.add(fmt.Sprintf("resources[%d].%s", i, member), "format %d has no such word; wanted \"format\": %d", format, since)
 		}
 	}
 }
@@ -150,7 +156,7 @@ func (c *checker) resources(list []Resource) {
 		c.add("resources", "%d resources, at most %d are allowed", len(list), MaxResources)
 		return
 	}
-	c.ids, c.places = map[string]int{}, map[string]string{}
+	c.ids, c.places, c.ports = map[string]int{}, map[string]string{}, map[string][]published{}
 	for i, r := range list {
 		c.resource(fmt.Sprintf("resources[%d]", i), r, i)
 	}
@@ -166,7 +172,7 @@ func (c *checker) resource(path string, r Resource, index int) {
 		}
 	}
 	if kinds := r.kinds(); len(kinds) != 1 {
-		c.add(path, "%s; a resource is exactly one of directory, file, package, service", count(kinds))
+		c.add(path, "%s; a resource is exactly one of directory, file, package, service, container", count(kinds))
 		return
 	}
 	switch {
@@ -178,6 +184,8 @@ func (c *checker) resource(path string, r Resource, index int) {
 		c.pkg(path+".package", r)
 	case r.Service != nil:
 		c.service(path+".service", r, index)
+	case r.Container != nil:
+		c.container(path+".container", r, index)
 	}
 }
 

@@ -50,8 +50,24 @@ func TestFormatFor(t *testing.T) {
 		if got := declaration.FormatFor([]declaration.Resource{file("a", "/a"), r}); got != 2 {
 			t.Errorf("%+v: %d", r, got)
 		}
+		if got := declaration.FormatFor([]declaration.Resource{container("c", "c"), r}); got != 3 {
+			t.Errorf("with a container, %+v: %d", r, got)
+		}
 		if err := valid(r).Check(); err == nil || !strings.Contains(err.Error(), `format 1 has no such word; wanted "format": 2`) {
 			t.Errorf("%+v: %v", r, err)
+		}
+	}
+}
+
+// TestContainersAreOfFormat3: older hosts are told that they are too old, not that
+// a member is wrong.
+func TestContainersAreOfFormat3(t *testing.T) {
+	for format := 1; format < 3; format++ {
+		d := valid(container("a", "web"))
+		d.Format = format
+		want := fmt.Sprintf(`resources[0].container: format %d has no such word; wanted "format": 3`, format)
+		if err := d.Check(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("\n got: %v\nwant: …%s…", err, want)
 		}
 	}
 }
@@ -191,6 +207,7 @@ func TestKindAndWhere(t *testing.T) {
 		{file("a", "/y"), declaration.KindFile, "/y"},
 		{pkg("a", "nginx"), declaration.KindPackage, "nginx"},
 		{service("a", "x.service"), declaration.KindService, "x.service"},
+		{container("a", "web"), declaration.KindContainer, "web"},
 		{declaration.Resource{ID: "a"}, "", ""},
 	} {
 		if tc.r.Kind() != tc.kind || tc.r.Where() != tc.where {

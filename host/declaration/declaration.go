@@ -13,43 +13,47 @@ package declaration
 //	1  2026-11-30  directory, file, package, service
 //	2  2026-11-30  file: blob, validate, policy; package: blob, release;
 //	               service: masked, reload_on; final
-const Format = 2
+//	3  2026-11-30  container
+const Format = 3
 
 // Formats lists the formats this build reads; the profile reports it to the plane.
-func Formats() []int { return []int{1, 2} }
+func Formats() []int { return []int{1, 2, 3} }
 
 // FormatFinal is the oldest format that has the word final.
 const FormatFinal = 2
 
 // FormatFor is the oldest format that has a word for everything in list.
 func FormatFor(list []Resource) int {
+	oldest := 1
 	for _, r := range list {
-		if r.newer() != "" {
-			return 2
-		}
+		_, format := r.newest()
+		oldest = max(oldest, format)
 	}
-	return 1
+	return oldest
 }
 
-// newer names a member of r that format 1 does not have; empty when there is none.
-func (r Resource) newer() string {
+// newest names the member of r that came last, and the format it came with;
+// format 1 and no member when there is none that came later.
+func (r Resource) newest() (member string, format int) {
 	switch {
+	case r.Container != nil:
+		return "container", 3
 	case r.File != nil && r.File.Blob != nil:
-		return "file.blob"
+		return "file.blob", 2
 	case r.File != nil && r.File.Validate != nil:
-		return "file.validate"
+		return "file.validate", 2
 	case r.File != nil && r.File.Policy != "":
-		return "file.policy"
+		return "file.policy", 2
 	case r.Package != nil && r.Package.Blob != nil:
-		return "package.blob"
+		return "package.blob", 2
 	case r.Package != nil && r.Package.Release != "":
-		return "package.release"
+		return "package.release", 2
 	case r.Service != nil && r.Service.State == StateMasked:
-		return "service.state"
+		return "service.state", 2
 	case r.Service != nil && r.Service.ReloadOn != nil:
-		return "service.reload_on"
+		return "service.reload_on", 2
 	}
-	return ""
+	return "", 1
 }
 
 // Limits on what Parse accepts. They bound work on bytes that came from
@@ -61,20 +65,22 @@ const (
 	MaxBlob      = 64 << 20 // content that is fetched separately
 )
 
-// Kind names what a resource is. There are no others than these constants;
-// "container" is reserved and refused until the host can apply it.
+// Kind names what a resource is. There are no others than these constants.
 type Kind string
 
-// The kinds of format 1, in the order of the vocabulary.
+// The kinds, in the order of the vocabulary.
 const (
 	KindDirectory Kind = "directory"
 	KindFile      Kind = "file"
 	KindPackage   Kind = "package"
 	KindService   Kind = "service"
+	KindContainer Kind = "container"
 )
 
 // Kinds lists every kind this build knows; the profile reports it to the plane.
-func Kinds() []Kind { return []Kind{KindDirectory, KindFile, KindPackage, KindService} }
+func Kinds() []Kind {
+	return []Kind{KindDirectory, KindFile, KindPackage, KindService, KindContainer}
+}
 
 // Declaration is an ordered list of owned resources for one node. The order is
 // the order of applying; removal goes the other way.
@@ -100,6 +106,7 @@ type Resource struct {
 	File      *File      `json:"file,omitempty"`
 	Package   *Package   `json:"package,omitempty"`
 	Service   *Service   `json:"service,omitempty"`
+	Container *Container `json:"container,omitempty"`
 }
 
 // Directory is a directory at an absolute, clean path. Its content is not owned.

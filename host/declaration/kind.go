@@ -124,14 +124,14 @@ func (c *checker) service(path string, r Resource, index int) {
 	}
 }
 
-// causes reports IDs a service cannot be restarted or reloaded because of.
+// causes reports IDs a service or container cannot be restarted or reloaded because of.
 func (c *checker) causes(path string, r Resource, index int, ids []string) {
 	for i, id := range ids {
 		at := fmt.Sprintf("%s[%d]", path, i)
 		first, known := c.ids[id]
 		switch {
 		case id == r.ID:
-			c.add(at, "a service cannot be restarted because of itself")
+			c.add(at, "a %s cannot be restarted because of itself", r.Kind())
 		case !known || first >= index:
 			c.add(at, "%s is not the id of a resource declared before this one", shown(id))
 		case slices.Contains(ids[:i], id):

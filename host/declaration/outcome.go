@@ -17,7 +17,7 @@ const (
 type Result struct {
 	ID     string `json:"id"`
 	Kind   Kind   `json:"kind"`
-	Where  string `json:"where"` // path, package name or unit
+	Where  string `json:"where"` // path, package name, unit or container
 	Status Status `json:"status"`
 	Reason string `json:"reason,omitempty"` // one line; empty for in_sync
 }

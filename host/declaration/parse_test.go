@@ -33,7 +33,7 @@ func TestCaseP8ParseRefuses(t *testing.T) {
 		{"twice, escaped", `{"format":1,"f\u006frmat":1}`, "format: the member is there twice"},
 		{"another case", document(`{"id":"a","Package":{"name":"nginx"}}`), `line 2, column 11: resources[0].Package: unknown member "Package"; did you mean "package"?`},
 		{"unknown", document(`{"id":"a","fiel":{"path":"/x"}}`), `line 2, column 11: resources[0].fiel: unknown member "fiel"; did you mean "file"?`},
-		{"unknown, nothing near", document(`{"id":"a","container":{}}`), `unknown member "container"; known are id, directory, file, package, service`},
+		{"unknown, nothing near", document(`{"id":"a","quantum":{}}`), `unknown member "quantum"; known are id, directory, file, package, service, container`},
 		{"null member", document(`{"id":"a","service":{"unit":"a.service","enabled":null}}`), "resources[0].service.enabled: null is not a value here"},
 		{"null resource", document(`null`), "line 2, column 1: resources[0]: null"},
 		{"missing member", document(`{"id":"a","file":{"path":"/x"}}`), `line 2, column 18: resources[0].file: member "content" is missing`},
@@ -64,12 +64,12 @@ func TestCaseP8ParseRefuses(t *testing.T) {
 // A plane that is newer than the host: its document is refused as a whole, and
 // the message blames the host's age, not the document.
 func TestCaseH10NewerFormatSaysHostTooOld(t *testing.T) {
-	text := strings.Replace(document(`{"id":"a","quantum":{}}`), `"format":1`, `"format":3`, 1)
+	text := strings.Replace(document(`{"id":"a","quantum":{}}`), `"format":1`, `"format":4`, 1)
 	_, err := declaration.Parse([]byte(text))
 	if !errors.Is(err, declaration.ErrFormat) {
 		t.Fatalf("Parse: %v, want ErrFormat", err)
 	}
-	const want = "declaration refused: it is of format 3 and this host reads up to format 2: the host is too old, upgrade mesh-host"
+	const want = "declaration refused: it is of format 4 and this host reads up to format 3: the host is too old, upgrade mesh-host"
 	if err.Error() != want {
 		t.Errorf("\n got: %v\nwant: %s", err, want)
 	}

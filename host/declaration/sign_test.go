@@ -131,7 +131,7 @@ func TestOpenRefuses(t *testing.T) {
 		{"signed for something else", seal("mesh something", string(canonical)), key.Public(), declaration.ErrSignature, "is not one of"},
 		{"signed without a context", seal("", string(canonical)), key.Public(), declaration.ErrSignature, "is not one of"},
 		{"newer envelope", bytes.Replace(signed, []byte("declaration 1"), []byte("declaration 2"), 1), key.Public(), declaration.ErrFormat, "upgrade mesh-host"},
-		{"newer document, well signed", seal("mesh declaration 1", `{"format":3,"x":[]}`), key.Public(), declaration.ErrFormat, "the host is too old"},
+		{"newer document, well signed", seal("mesh declaration 1", `{"format":4,"x":[]}`), key.Public(), declaration.ErrFormat, "the host is too old"},
 		{"unknown key, well signed", seal("mesh declaration 1", strings.Replace(string(canonical), `"mode"`, `"mod"`, 1)), key.Public(), nil, `did you mean "mode"?`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -186,13 +186,15 @@ func resources() *rapid.Generator[[]declaration.Resource] {
 		var list []declaration.Resource
 		for i := range rapid.IntRange(0, 12).Draw(t, "resources") {
 			r := declaration.Resource{ID: fmt.Sprintf("%s/r%d", rapid.StringMatching(`[a-z0-9-]{1,8}`).Draw(t, "id"), i)}
-			switch rapid.IntRange(0, 3).Draw(t, "kind") {
+			switch rapid.IntRange(0, 4).Draw(t, "kind") {
 			case 0:
 				r.Directory = &declaration.Directory{Path: fmt.Sprintf("/d%d", i), Owner: owner.Draw(t, "owner"), Mode: mode.Draw(t, "mode")}
 			case 1:
 				r.File = &declaration.File{Path: fmt.Sprintf("/ü f%d", i), Group: owner.Draw(t, "group"), Mode: mode.Draw(t, "mode"), Content: rapid.String().Draw(t, "content")}
 			case 2:
 				r.Package = &declaration.Package{Name: fmt.Sprintf("p%d", i), Version: rapid.StringMatching(`([0-9][a-z0-9.+~:-]{0,5})?`).Draw(t, "version")}
+			case 4:
+				r.Container = anyContainer(t, i)
 			case 3:
 				r.Service = &declaration.Service{Unit: fmt.Sprintf("u%d.service", i), State: rapid.SampledFrom([]string{"", "running", "stopped"}).Draw(t, "state")}
 				if rapid.Bool().Draw(t, "says enabled") {
@@ -218,6 +220,7 @@ func TestPropertySignedReadsBack(t *testing.T) {
 	key := fixedKey(t, 1)
 	rapid.Check(t, func(t *rapid.T) {
 		d := valid(resources().Draw(t, "list")...)
+		d.Format = declaration.FormatFor(d.Resources)
 		d.Resources = append([]declaration.Resource{}, d.Resources...)
 		d.Epoch, d.Generation = rapid.Uint64Min(1).Draw(t, "epoch"), rapid.Uint64Min(1).Draw(t, "generation")
 		signed, digest, err := declaration.Sign(d, key)
@@ -241,8 +244,10 @@ func TestPropertySignedReadsBack(t *testing.T) {
 func FuzzParse(f *testing.F) {
 	canonical, _ := sample().Canonical()
 	f.Add(canonical)
+	containers, _ := wholeContainer().Canonical()
+	f.Add(containers)
 	f.Add([]byte(document(`{"id":"a","file":{"path":"/x","content":"","mode":null}}`)))
-	f.Add([]byte(`{"format":3}`))
+	f.Add([]byte(`{"format":4}`))
 	f.Add([]byte(`[[[[`))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		d, err := declaration.Parse(b)

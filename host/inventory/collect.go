@@ -41,7 +41,21 @@ func CollectProfile(fsys fs.FS, hostVersion, goarch string) (Profile, error) {
 	if info, err := fs.Stat(fsys, "run/systemd/system"); err == nil {
 		p.Systemd = info.IsDir()
 	}
+	if p.Systemd && slices.ContainsFunc(generators, func(name string) bool {
+		_, err := fs.Stat(fsys, name)
+		return err == nil
+	}) {
+		p.Capabilities = []string{CapabilityContainers}
+	}
 	return p, nil
+}
+
+// generators are where podman's generator of units can be.
+// https://www.freedesktop.org/software/systemd/man/systemd.generator.html
+var generators = []string{
+	"etc/systemd/system-generators/podman-system-generator",
+	"usr/local/lib/systemd/system-generators/podman-system-generator",
+	"usr/lib/systemd/system-generators/podman-system-generator",
 }
 
 var machineID = regexp.MustCompile(`^[0-9a-f]{32}$`)

@@ -38,9 +38,11 @@ var prefixes = cmpopts.EquateComparable(netip.Prefix{})
 
 func TestCollectProfile(t *testing.T) {
 	debian := inventory.Profile{
-		HostVersion: "1.2.3", Formats: []int{1, 2}, Kinds: []string{"directory", "file", "package", "service"},
+		HostVersion: "1.2.3", Formats: []int{1, 2, 3}, Kinds: []string{"directory", "file", "package", "service", "container"},
 		OS: "debian", OSVersion: "13", Architecture: "arm64", Kernel: "6.12.48+deb13-cloud-amd64", Systemd: true,
 	}
+	podman := debian
+	podman.Capabilities = []string{"containers"}
 	bare := debian
 	bare.OS, bare.OSVersion, bare.Systemd = "", "", false
 	vendor := debian
@@ -51,6 +53,9 @@ func TestCollectProfile(t *testing.T) {
 		want  inventory.Profile
 	}{
 		{"debian", nil, debian},
+		{"with podman that makes services", map[string]string{"usr/lib/systemd/system-generators/podman-system-generator": ""}, podman},
+		{"with podman that does not", map[string]string{"usr/bin/podman": ""}, debian},
+		{"with podman and without systemd", map[string]string{"usr/lib/systemd/system-generators/podman-system-generator": "", "etc/os-release": "absent", "run/systemd/system/.keep": "absent"}, bare},
 		{"neither os-release nor systemd", map[string]string{"etc/os-release": "absent", "run/systemd/system/.keep": "absent"}, bare},
 		{"os-release of the vendor", map[string]string{"etc/os-release": "absent", "usr/lib/os-release": "ID='alpine'\nVERSION_ID=3.22.0"}, vendor},
 	} {

@@ -17,8 +17,13 @@ type Profile struct {
 	Architecture string   `json:"architecture"`           // GOARCH: "amd64"
 	Kernel       string   `json:"kernel"`                 // release: "6.12.48+deb13-cloud-amd64"
 	Systemd      bool     `json:"systemd"`                // systemd is running as PID 1
-	Capabilities []string `json:"capabilities,omitempty"` // sorted; reserved for what later resources need
+	Capabilities []string `json:"capabilities,omitempty"` // sorted; the constants below
 }
+
+// CapabilityContainers says that containers run: there is a podman that makes
+// services of unit files (4.4 or newer). Without it a machine applies the kind
+// container only once a package brought one.
+const CapabilityContainers = "containers"
 
 // Inventory is what a machine has.
 type Inventory struct {

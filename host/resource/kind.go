@@ -3,6 +3,7 @@ package resource
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"mesh/host/declaration"
@@ -13,7 +14,8 @@ import (
 // Found is what looking at one place gave.
 type Found struct {
 	State store.State
-	Err   error // it cannot be looked at; State means nothing
+	Err   error  // it cannot be looked at; State means nothing
+	Lacks string // why nothing can be made there yet, though it may be once a package has come; empty when it can
 }
 
 // Change is one place that is to be brought to a state.
@@ -65,6 +67,7 @@ var kinds = map[declaration.Kind]kind{
 	declaration.KindFile:      file{},
 	declaration.KindPackage:   pkg{},
 	declaration.KindService:   service{},
+	declaration.KindContainer: container{},
 }
 
 // Known says whether this build applies resources of kind k. The functions
@@ -75,6 +78,36 @@ func Known(k declaration.Kind) bool { return kinds[k] != nil }
 // them are cheap, and many may share one barrier.
 func OnDisk(k declaration.Kind) bool {
 	return k == declaration.KindDirectory || k == declaration.KindFile
+}
+
+// Paths lists what the host writes to make a place what it is: the last is the one
+// that makes it so, those before it are directories it may make on the way. None
+// where others do the writing.
+func Paths(k store.Key) []string {
+	switch {
+	case OnDisk(k.Kind):
+		return []string{k.Where}
+	case k.Kind == declaration.KindContainer:
+		return containerPaths(k.Where)
+	}
+	return nil
+}
+
+// Runs says whether r is something that shall run: a service or a container.
+func Runs(r declaration.Resource) bool {
+	return r.Container != nil || r.Service != nil && r.Service.State != "stopped" && r.Service.State != declaration.StateMasked
+}
+
+// Causes lists the IDs of what r is started anew for when it changes, or reads its
+// configuration again.
+func Causes(r declaration.Resource) []string {
+	switch {
+	case r.Container != nil:
+		return r.Container.RestartOn
+	case r.Service != nil:
+		return slices.Concat(r.Service.RestartOn, r.Service.ReloadOn)
+	}
+	return nil
 }
 
 // KeyOf is the place of r.

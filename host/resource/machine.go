@@ -19,6 +19,7 @@ type Machine interface {
 	Directories
 	Packages
 	Services
+	Containers
 	Contents
 	Programs
 }

@@ -200,12 +200,20 @@ func TestTwice(t *testing.T) {
 	m := systemtest.New()
 	m.OfferPackage("p", systemtest.Offer{Versions: []string{"1"}})
 	m.AddUnit(systemtest.Unit{Name: "u.service"})
+	m.OfferImage(imageOfShop)
+	for _, dir := range []string{"/etc/containers", "/etc/containers/systemd"} { // as images, they stay
+		m.Disk.Put(dir, systemtest.Thing{Type: system.TypeDirectory, Mode: 0o755})
+	}
+	if err := m.PullImage(context.Background(), imageOfShop, note); err != nil {
+		t.Fatal(err)
+	}
 	untouched := m.String()
 	for _, r := range []declaration.Resource{
 		{Directory: &declaration.Directory{Path: "/srv/d", Mode: "0700"}},
 		{File: &declaration.File{Path: "/srv/f", Content: "hello"}},
 		{Package: &declaration.Package{Name: "p"}},
 		{Service: &declaration.Service{Unit: "u.service"}},
+		{Container: &declaration.Container{Name: "c", Image: imageOfShop}},
 	} {
 		t.Run(string(r.Kind()), func(t *testing.T) {
 			ctx, key := context.Background(), resource.KeyOf(r)
@@ -267,7 +275,7 @@ func TestKinds(t *testing.T) {
 			t.Errorf("the contract has %s, and nothing applies it", k)
 		}
 	}
-	if resource.Known("container") {
-		t.Error("containers are not applied yet")
+	if resource.Known("quantum") {
+		t.Error("a kind is known that there is not")
 	}
 }

@@ -20,6 +20,7 @@ type Services interface {
 	Unmask(ctx context.Context, unit string) error
 	Enable(ctx context.Context, unit string) error
 	Disable(ctx context.Context, unit string) error
+	Reread(ctx context.Context) error // unit files
 }
 
 const (

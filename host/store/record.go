@@ -11,7 +11,7 @@ import (
 // the plane, without a removal.
 type Key struct {
 	Kind  declaration.Kind `json:"kind"`
-	Where string           `json:"where"` // path, package name or unit
+	Where string           `json:"where"` // path, package name, unit or container
 }
 
 func (k Key) String() string { return string(k.Kind) + " " + k.Where }
@@ -19,16 +19,17 @@ func (k Key) String() string { return string(k.Kind) + " " + k.Where }
 // State is what is, was or shall be at one place. The zero value means nothing
 // is there. States are compared with ==, or by the rules of their kind.
 type State struct {
-	Type       string `json:"type,omitempty"`       // "file", "directory", "package", "service", or what else is in the way
-	Digest     string `json:"digest,omitempty"`     // file: SHA-256 of its content, hex
+	Type       string `json:"type,omitempty"`       // "file", "directory", "package", "service", "container", or what else is in the way
+	Digest     string `json:"digest,omitempty"`     // file, container's unit file: SHA-256 of its content, hex
 	UID        uint32 `json:"uid,omitzero"`         // file, directory
 	GID        uint32 `json:"gid,omitzero"`         // file, directory
 	Mode       uint32 `json:"mode,omitzero"`        // file, directory: permission, set-id and sticky bits
-	Version    string `json:"version,omitempty"`    // package
-	Status     string `json:"status,omitempty"`     // package: dpkg's word for it; service: its ActiveState
+	Version    string `json:"version,omitempty"`    // package; container: names the unit file that the one that runs was made of
+	Image      string `json:"image,omitempty"`      // container: digest of the image that runs, "sha256:…"
+	Status     string `json:"status,omitempty"`     // package: dpkg's word for it; service, container's service: its ActiveState
 	Enabled    string `json:"enabled,omitempty"`    // service: its UnitFileState
-	Invocation string `json:"invocation,omitempty"` // service: names one run of it, so that a restart can be recognised
-	Boot       string `json:"boot,omitempty"`       // service: the boot in which it was seen
+	Invocation string `json:"invocation,omitempty"` // service, container: names one run of it, so that a restart can be recognised
+	Boot       string `json:"boot,omitempty"`       // service, container: the boot in which it was seen
 }
 
 // Absent says whether nothing is there.

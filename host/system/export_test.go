@@ -8,7 +8,7 @@ func OldLinux() *Linux {
 }
 
 // Transient runs what changes packages.
-func Transient(runtime string) Runner { return transient{runtime} }
+func Transient(runtime string) Runner { return transient{runtime, packagesUnit} }
 
 // HeldBy says who has a record lock on a file.
 func HeldBy(path string) string { return heldBy(path) }

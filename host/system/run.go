@@ -65,14 +65,15 @@ func (programs) Try(ctx context.Context, argv []string) error {
 }
 
 // transient runs commands in a unit of their own, outside the host's control
-// group: when the host is stopped or upgraded, dpkg goes on. Its output goes to
-// a file, because a pipe whose reader is gone would end it.
+// group: when the host is stopped or upgraded, they go on. Their output goes to
+// a file, because a pipe whose reader is gone would end them.
 type transient struct {
 	runtime string // directory for the output
+	unit    string // two of one name never run at once
 }
 
-// transientUnit is one name for all, so that two never run at once.
-const transientUnit = "mesh-host-packages.service"
+// packagesUnit is one name for all changes of packages.
+const packagesUnit = "mesh-host-packages.service"
 
 func (t transient) Run(ctx context.Context, argv ...string) (string, error) {
 	if !systemdRuns() {
@@ -81,9 +82,9 @@ func (t transient) Run(ctx context.Context, argv ...string) (string, error) {
 	if err := os.MkdirAll(t.runtime, 0o755); err != nil {
 		return "", err
 	}
-	log := filepath.Join(t.runtime, "packages.log")
-	run := []string{"systemd-run", "--quiet", "--wait", "--collect", "--service-type=exec", "--unit=" + transientUnit,
-		"--description=Packages changed by mesh-host", "--property=StandardOutput=truncate:" + log}
+	log := filepath.Join(t.runtime, strings.TrimSuffix(t.unit, ".service")+".log")
+	run := []string{"systemd-run", "--quiet", "--wait", "--collect", "--service-type=exec", "--unit=" + t.unit,
+		"--description=" + filepath.Base(argv[0]) + " for mesh-host", "--property=StandardOutput=truncate:" + log}
 	for _, setting := range quiet {
 		run = append(run, "--setenv="+setting)
 	}

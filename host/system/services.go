@@ -123,6 +123,16 @@ func (s *Services) Unmask(ctx context.Context, name string) error {
 	return reload(ctx, conn)
 }
 
+// Reread makes systemd read its unit files again, and run what generates some.
+func (s *Services) Reread(ctx context.Context) error {
+	conn, err := s.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	return reload(ctx, conn)
+}
+
 // Stop stops the unit and reads back that it is not active.
 func (s *Services) Stop(ctx context.Context, name string) error {
 	return s.job(ctx, "stop", name, (*dbus.Conn).StopUnitContext)

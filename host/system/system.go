@@ -1,9 +1,9 @@
 // Package system is the only one that touches the machine: its files, systemd,
-// and its packages.
+// its packages and its containers.
 //
 // Files are written by one durable replace and reached without following a
-// link; nothing is removed recursively or across a mount. Packages change
-// outside the host's own control group. Nothing here decides: what shall be is
+// link; nothing is removed recursively or across a mount. Packages change, and
+// images are fetched, outside the host's own control group. Nothing here decides: what shall be is
 // told, what is is reported.
 //
 // host/resource, host/apply and cmd/host may import it.
@@ -24,6 +24,7 @@ type System struct {
 	*Contents
 	*Packages
 	*Services
+	*Podman
 	passwd
 	programs
 }
@@ -46,9 +47,12 @@ func New(cfg Config) *System {
 		Contents: NewContents(files, cfg.Content),
 		Packages: NewPackages(PackagesConfig{
 			Query:  &remembering{runner: direct{}, state: func() string { return stateOf(packageFiles...) }},
-			Change: transient{cfg.Runtime}, Holder: lockHolder, Broken: dpkgInterrupted,
+			Change: transient{cfg.Runtime, packagesUnit}, Holder: lockHolder, Broken: dpkgInterrupted,
 		}),
 		Services: &Services{},
+		Podman: NewPodman(PodmanConfig{
+			Query: answers{}, Change: func(unit string) Runner { return transient{cfg.Runtime, unit} }, Generator: hasGenerator,
+		}),
 	}
 }
 

@@ -16,7 +16,7 @@ import (
 )
 
 // Merge lists the resources of modules in the order of applying: modules by
-// name, each in its own order. Every path, package and unit has one owner: two
+// name, each in its own order. Every path, package, unit and container has one owner: two
 // modules that declare the same are refused, with a *refusal.Error that names
 // both.
 func Merge(catalogue module.Catalogue, modules []string) ([]declaration.Resource, error) {
@@ -52,6 +52,8 @@ func placeOf(r declaration.Resource) string {
 		return "package " + r.Where()
 	case declaration.KindService:
 		return "unit " + r.Where()
+	case declaration.KindContainer:
+		return "container " + r.Where()
 	}
 	return "path " + r.Where()
 }

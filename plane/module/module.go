@@ -162,6 +162,24 @@ func (c Catalogue) checkProfile(m Module, p Place) *refusal.Error {
 			Do:   "upgrade mesh-host there, or take another node",
 		}
 	}
+	return c.checkContainers(m, p)
+}
+
+// checkContainers refuses a module with containers where none run: the machine has
+// no podman that will do, and the module does not bring it before them.
+func (c Catalogue) checkContainers(m Module, p Place) *refusal.Error {
+	for _, r := range c.Resources(m) {
+		switch {
+		case slices.Contains(p.Profile.Capabilities, inventory.CapabilityContainers), r.Package != nil && r.Package.Name == "podman":
+			return nil
+		case r.Container != nil:
+			return &refusal.Error{
+				Kind: refusal.Conflict,
+				Why:  fmt.Sprintf("it declares container %q, and no containers run on that machine: it has no podman 4.4 or newer", r.Where()),
+				Do:   "install podman there, or take another node",
+			}
+		}
+	}
 	return nil
 }
 

@@ -69,7 +69,12 @@ func TestNamedKnowsItsCatalogue(t *testing.T) {
 
 func TestCheckPlace(t *testing.T) {
 	alone := module.Module{Name: "alone", Excludes: []string{"welcome"}, Resources: func(module.Facts) []declaration.Resource { return nil }}
-	c := catalogue(alone)
+	shop := declaration.Resource{ID: "shop/shop", Container: &declaration.Container{Name: "shop"}}
+	podman := declaration.Resource{ID: "shop/podman", Package: &declaration.Package{Name: "podman"}}
+	bare := module.Module{Name: "bare", Resources: func(module.Facts) []declaration.Resource { return []declaration.Resource{shop} }}
+	whole := module.Module{Name: "whole", Resources: func(module.Facts) []declaration.Resource { return []declaration.Resource{podman, shop} }}
+	late := module.Module{Name: "late", Resources: func(module.Facts) []declaration.Resource { return []declaration.Resource{shop, podman} }}
+	c := catalogue(alone, bare, whole, late)
 	free := module.Place{Node: "web", MachineID: "m1", Profile: planetest.Profile()}
 	with := func(change func(*module.Place)) module.Place {
 		p := free
@@ -90,6 +95,10 @@ func TestCheckPlace(t *testing.T) {
 		"held by others, many may": {"welcome", with(func(p *module.Place) { p.Holders = []string{"db"} }), ""},
 		"beside what it excludes":  {"alone", with(func(p *module.Place) { p.Modules = []string{"welcome"} }), `cannot stand beside module "welcome"`},
 		"beside what excludes it":  {"welcome", with(func(p *module.Place) { p.Modules = []string{"alone"} }), `cannot stand beside module "alone"`},
+		"containers":               {"bare", free, ""},
+		"without podman":           {"bare", with(func(p *module.Place) { p.Profile.Capabilities = nil }), `declares container "shop", and no containers run on that machine`},
+		"podman comes with it":     {"whole", with(func(p *module.Place) { p.Profile.Capabilities = nil }), ""},
+		"podman comes too late":    {"late", with(func(p *module.Place) { p.Profile.Capabilities = nil }), `install podman there`},
 		"a host too old":           {"welcome", with(func(p *module.Place) { p.Profile.Kinds = []string{"directory", "file"} }), "kind package, service"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -50,6 +50,7 @@ func Profile() inventory.Profile {
 	p := inventory.Profile{
 		HostVersion: "1.0.0", Formats: declaration.Formats(),
 		OS: "debian", OSVersion: "12", Architecture: "amd64", Kernel: "6.1.0", Systemd: true,
+		Capabilities: []string{inventory.CapabilityContainers},
 	}
 	for _, k := range declaration.Kinds() {
 		p.Kinds = append(p.Kinds, string(k))

@@ -27,8 +27,8 @@ import (
 //     pass changes nothing;
 //   - nothing that is not owned changed;
 //   - every copy that is recorded is there;
-//   - no running service has read less than the last change of what it reads,
-//     and none is restarted more than once for it and once for each crash;
+//   - no running service or container has read less than the last change of what
+//     it reads, and none is restarted more than once for it and once for each crash;
 //   - the accepted generation never falls, from the moment it is called accepted;
 //   - no temporary file stays;
 //   - the store stays under its cap.
@@ -53,7 +53,7 @@ func NewChecker(s Scenario) (*Checker, error) {
 		}
 		c.worlds = append(c.worlds, World(m))
 		counts := map[string]int{}
-		for _, unit := range []string{"demo.service", "web.service"} {
+		for _, unit := range []string{"demo.service", "web.service", declaration.ContainerUnit("shop")} {
 			counts[unit] = m.Restarts(unit)
 		}
 		c.restarts = append(c.restarts, counts)
@@ -120,13 +120,15 @@ func onDisk(m *systemtest.Machine, view store.View) error {
 	}
 	var keys []store.Key
 	for _, o := range view.Owned {
-		if resource.OnDisk(o.Kind) && !open[o.Key] {
+		if resource.Paths(o.Key) != nil && !open[o.Key] {
 			keys = append(keys, o.Key)
 		}
 	}
 	seen := resource.Look(context.Background(), m, keys)
 	for _, o := range view.Owned {
-		if found, ok := seen[o.Key]; ok && found.State != o.Made {
+		found, ok := seen[o.Key]
+		switch {
+		case ok && resource.OnDisk(o.Kind) && found.State != o.Made, ok && found.State.Digest != o.Made.Digest:
 			return fmt.Errorf("%s is recorded as made and is not there: %+v", o.Key, found)
 		}
 	}
@@ -212,7 +214,9 @@ func (c *Checker) tidy(m *systemtest.Machine, d apply.Desired) error {
 		return fmt.Errorf("a temporary file stays:\n%s", m.Disk.String())
 	}
 	for _, unit := range m.Stale() {
-		if slices.ContainsFunc(d.Resources, func(r declaration.Resource) bool { return r.Where() == unit }) {
+		if slices.ContainsFunc(d.Resources, func(r declaration.Resource) bool {
+			return r.Where() == unit || r.Container != nil && declaration.ContainerUnit(r.Where()) == unit
+		}) {
 			return fmt.Errorf("%s did not restart after the last change of what it reads", unit)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"mesh/host/apply"
@@ -65,6 +66,8 @@ func demoMachine(m *systemtest.Machine) {
 	m.Disk.Put("/etc/same.conf", file("same\n"))
 	m.Disk.Put("/etc/other.conf", file("was here\n"))
 	m.AddUnit(systemtest.Unit{Name: "web.service", Active: "active", Enabled: "enabled", Reads: []string{"/etc/other.conf", "/etc/demo/b.conf", "/etc/demo/f.conf"}})
+	m.OfferImage(image('1'))
+	m.OfferImage(image('2'))
 	m.OfferPackage("demo", systemtest.Offer{
 		Versions: []string{"1.0", "1.1"},
 		Files:    map[string]string{"/srv/demo": "program\n", "/etc/demo.conf": "default\n"},
@@ -88,6 +91,7 @@ func demoFirst() []declaration.Resource {
 		{ID: "demo/package", Package: &declaration.Package{Name: "demo"}},
 		{ID: "demo/conf", File: &declaration.File{Path: "/etc/demo.conf", Content: "conf1\n", Owner: "demo", Mode: "0640"}},
 		Service("demo/service", "demo.service", "demo/a", "demo/conf"),
+		Container("demo/shop", "shop", image('1'), "/etc/demo/a.conf", "demo/a"),
 		{ID: "demo/web", Service: &declaration.Service{Unit: "web.service", RestartOn: []string{"demo/other"}, ReloadOn: []string{"demo/b", "demo/f"}}},
 	}
 }
@@ -104,6 +108,7 @@ func demoSecond() []declaration.Resource {
 		{ID: "demo/package", Package: &declaration.Package{Name: "demo"}},
 		{ID: "demo/conf", File: &declaration.File{Path: "/etc/demo.conf", Content: "conf1\n", Owner: "demo", Mode: "0600"}},
 		Service("demo/service", "demo.service", "demo/a", "demo/conf"),
+		Container("demo/shop", "shop", image('2'), "/etc/demo/a.conf", "demo/a"),
 		{ID: "demo/web", Service: &declaration.Service{Unit: "web.service", ReloadOn: []string{"demo/other"}}},
 	}
 }
@@ -127,6 +132,18 @@ func File(id, path, content string) declaration.Resource {
 // Service is a running, enabled unit.
 func Service(id, unit string, restartOn ...string) declaration.Resource {
 	return declaration.Resource{ID: id, Service: &declaration.Service{Unit: unit, RestartOn: restartOn}}
+}
+
+// Container is one that is given a secret.
+func Container(id, name, image, secret string, restartOn ...string) declaration.Resource {
+	return declaration.Resource{ID: id, Container: &declaration.Container{
+		Name: name, Image: image, Secrets: []declaration.Secret{{Name: "secret", Path: secret}}, RestartOn: restartOn,
+	}}
+}
+
+// image is one of the images that the machine of Demo can fetch.
+func image(digit rune) string {
+	return "registry.test/shop@sha256:" + strings.Repeat(string(digit), 64)
 }
 
 // Open opens the store of m.

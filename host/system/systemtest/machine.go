@@ -1,5 +1,5 @@
 // Package systemtest is a machine in memory: files with what is synced and what
-// is not, packages, units, accounts. It is strict, prints its world as text, and
+// is not, packages, units, containers, accounts. It is strict, prints its world as text, and
 // can be cut at any call, with any part of what was not synced lost. Conformance
 // is the suite that it and the real machine both pass.
 //
@@ -29,6 +29,7 @@ type Machine struct {
 	*system.Contents
 	*Packages
 	*Services
+	*Podman
 	Disk Storage
 	// Programs are what Try runs, by their path; they are given the content of the
 	// file that is the last argument.
@@ -65,13 +66,13 @@ const ContentPath = "/var/lib/mesh-host/content"
 func New() *Machine { return On(NewDisk()) }
 
 // On is a machine with nothing but what is on its disk.
-func On(d Storage) *Machine { return assemble(d, newPackages(), newServices()) }
+func On(d Storage) *Machine { return assemble(d, newPackages(), newServices(), newPodman()) }
 
-func assemble(d Storage, p *Packages, u *Services) *Machine {
+func assemble(d Storage, p *Packages, u *Services, c *Podman) *Machine {
 	files := system.NewFiles(d, 1)
-	m := &Machine{Files: files, Contents: system.NewContents(files, ContentPath), Packages: p, Services: u, Disk: d}
+	m := &Machine{Files: files, Contents: system.NewContents(files, ContentPath), Packages: p, Services: u, Podman: c, Disk: d}
 	d.watch(m.interfere)
-	p.m, u.m = m, m
+	p.m, u.m, c.m = m, m, m
 	return m
 }
 
@@ -219,11 +220,12 @@ func (m *Machine) PowerCut(loss Loss) *Machine { return m.Rebooted(m.Disk.(*Disk
 // Rebooted is the machine as it comes up with what is on a disk: a new one. m
 // itself is not changed.
 func (m *Machine) Rebooted(on Storage) *Machine {
-	up := assemble(on, m.Packages.clone(), m.Services.rebooted())
+	up := assemble(on, m.Packages.clone(), m.Services.rebooted(), m.Podman.clone())
 	up.Programs, up.promised = m.Programs, m.promised
+	up.generate()
 	for _, unit := range up.sorted() {
-		if unit.Enabled == "enabled" {
-			up.begin(unit)
+		if unit.Enabled == "enabled" || unit.Enabled == "generated" {
+			_ = up.start(unit) // as systemd starts it: one that fails is seen to have
 		}
 	}
 	return up
@@ -297,9 +299,9 @@ func (m *Machine) Try(_ context.Context, argv []string) error {
 	return program(content)
 }
 
-// String is the world: files, packages, units.
+// String is the world: files, packages, units, images, containers.
 func (m *Machine) String() string {
-	return m.Disk.String() + m.Packages.String() + m.Services.String()
+	return m.Disk.String() + m.Packages.String() + m.Services.String() + m.Podman.String()
 }
 
 // call is a call that is not about files.

@@ -88,6 +88,9 @@ func (p *Packages) Install(_ context.Context, name, version string, note func(st
 		return err
 	}
 	p.installed[name] = system.Package{Version: version, Status: "installed"}
+	if name == "podman" {
+		p.m.LacksPodman("")
+	}
 	for _, unit := range offer.Units {
 		if p.m.Services.units[unit.Name] == nil {
 			p.m.AddUnit(unit)
@@ -133,6 +136,9 @@ func (p *Packages) Uninstall(_ context.Context, name string, note func(string)) 
 		if !strings.HasPrefix(path.Dir(file), "/etc") { // configuration stays
 			p.m.Disk.Put(file, Thing{})
 		}
+	}
+	if name == "podman" {
+		p.m.LacksPodman("podman is not installed")
 	}
 	for _, unit := range p.offers[name].Units {
 		delete(p.m.Services.units, unit.Name)

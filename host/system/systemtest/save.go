@@ -15,7 +15,14 @@ type saved struct {
 	Units     []savedUnit
 	Runs      int
 	Boots     int
+	Podman    savedPodman
 	Restarts  map[string]int
+}
+
+type savedPodman struct {
+	Lacks                  string
+	Offered, Images, Asked map[string]bool
+	Containers             map[string]*running
 }
 
 type savedUnit struct {
@@ -24,11 +31,12 @@ type savedUnit struct {
 	Read map[string]string
 }
 
-// Save writes packages and services of m to a file that is no part of it.
+// Save writes packages, services and containers of m to a file that is no part of it.
 func (m *Machine) Save(file string) error {
 	s := saved{
 		Offers: m.offers, Installed: m.installed,
 		Runs: m.runs, Boots: m.boots, Restarts: m.restarts,
+		Podman: savedPodman{m.lacks, m.Podman.offered, m.images, m.asked, m.containers},
 	}
 	for _, u := range m.sorted() {
 		s.Units = append(s.Units, savedUnit{*u, u.run, u.read})
@@ -40,7 +48,7 @@ func (m *Machine) Save(file string) error {
 	return os.WriteFile(file, b, 0o600)
 }
 
-// Load is the machine with this disk whose packages and services were saved.
+// Load is the machine with this disk whose packages, services and containers were saved.
 func Load(d Storage, file string) (*Machine, error) {
 	b, err := os.ReadFile(file)
 	if err != nil {
@@ -57,5 +65,7 @@ func Load(d Storage, file string) (*Machine, error) {
 		unit.run, unit.read = u.Run, u.Read
 		units.units[unit.Name] = &unit
 	}
-	return assemble(d, &Packages{offers: s.Offers, installed: s.Installed}, units), nil
+	c := s.Podman
+	podman := &Podman{lacks: c.Lacks, offered: c.Offered, images: c.Images, asked: c.Asked, containers: c.Containers}
+	return assemble(d, &Packages{offers: s.Offers, installed: s.Installed}, units, podman), nil
 }

@@ -14,7 +14,8 @@ import (
 type Unit struct {
 	Name    string
 	Active  string // "active", "inactive", "failed"
-	Enabled string // "enabled", "disabled", "static", "masked"
+	Enabled string // "enabled", "disabled", "static", "masked", "generated"
+	File    string // of a generated one: the file it was made of; empty when that is gone
 	Reads   []string
 	Fails   string // when not empty, starting it fails for this reason
 	Skipped bool   // a condition is not met: starting it does nothing
@@ -83,13 +84,21 @@ func (u *Services) begin(unit *Unit) {
 	unit.Active, unit.run, unit.read = "active", u.runs, u.reading(unit)
 }
 
-func (u *Services) end(unit *Unit, state string) { unit.Active, unit.run, unit.read = state, 0, nil }
+func (u *Services) end(unit *Unit, state string) {
+	unit.Active, unit.run, unit.read = state, 0, nil
+	if unit.Enabled == "generated" {
+		u.m.ended(unit)
+	}
+}
 
 // rebooted is the same units with none of them running.
 func (u *Services) rebooted() *Services {
 	again := newServices()
 	again.runs, again.boots = u.runs, u.boots+1
 	for name, unit := range u.units {
+		if unit.Enabled == "generated" {
+			continue // it is made anew of its file
+		}
 		c := *unit
 		c.Active, c.run, c.read = "inactive", 0, nil
 		again.units[name] = &c
@@ -148,7 +157,22 @@ func (u *Services) start(unit *Unit) error {
 		u.end(unit, "failed")
 		return fmt.Errorf("start %s: %s", unit.Name, unit.Fails)
 	}
+	if unit.Enabled == "generated" {
+		if err := u.m.began(unit); err != nil {
+			u.end(unit, "failed")
+			return fmt.Errorf("start %s: %w", unit.Name, err)
+		}
+	}
 	u.begin(unit)
+	return nil
+}
+
+// Reread implements resource.Services.
+func (u *Services) Reread(context.Context) error {
+	if err := u.m.call("read unit files", "systemd", true); err != nil {
+		return err
+	}
+	u.m.generate()
 	return nil
 }
 

@@ -1,0 +1,191 @@
+package system_test
+
+import (
+	"context"
+	"errors"
+	"os/exec"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"mesh/host/system"
+)
+
+const imageOfShop = "registry.test/shop@sha256:1111111111111111111111111111111111111111111111111111111111111111"
+
+// podman is one whose answers the test knows.
+func podman(query, change *script, generator bool) *system.Podman {
+	return system.NewPodman(system.PodmanConfig{
+		Query: query, Wait: time.Minute, Generator: func() bool { return generator },
+		Change: func(unit string) system.Runner { return named{unit, change} },
+	})
+}
+
+// named is a Runner that says in which unit it runs.
+type named struct {
+	unit string
+	next system.Runner
+}
+
+func (n named) Run(ctx context.Context, argv ...string) (string, error) {
+	return n.next.Run(ctx, append([]string{n.unit + ":"}, argv...)...)
+}
+
+// The answers of podman 5.4.2 on Debian 13, shortened. The image was fetched by the
+// digest of an index and by its own.
+const (
+	listOfPodman = `[{"Id": "42be", "Image": "registry.test/shop@sha256:1111111111111111111111111111111111111111111111111111111111111111",
+  "ImageID": "351b", "Labels": {"PODMAN_SYSTEMD_UNIT": "mesh-shop.service", "mesh-host.made": "abc"}, "Names": ["mesh-shop"], "State": "running"},
+ {"Id": "5aa1", "Image": "docker.io/library/nginx:latest", "ImageID": "77aa", "Labels": null, "Names": ["mesh-web"], "State": "exited"},
+ {"Id": "5aa2", "Image": "registry.test/gone@sha256:22", "ImageID": "gone", "Labels": {}, "Names": ["mesh-gone"]},
+ {"Id": "5aa3", "Image": "x", "ImageID": "77aa", "Labels": null, "Names": ["foreign"]}]`
+	imagesOfPodman = `[{"Id": "351b", "RepoTags": null, "RepoDigests": ["registry.test/shop@sha256:0000", "registry.test/shop@sha256:1111111111111111111111111111111111111111111111111111111111111111"], "Digest": "sha256:0000"},
+ {"Id": "77aa", "RepoDigests": ["docker.io/library/nginx@sha256:9"], "Digest": "sha256:9"}]`
+)
+
+func TestContainers(t *testing.T) {
+	exitOne := exec.Command("false").Run()
+	for _, tt := range []struct {
+		name      string
+		generator bool
+		query     []answer
+		want      map[string]system.Container
+		err       string
+		none      bool
+	}{
+		{
+			name: "what there is", generator: true, query: []answer{{begins: "podman ps --all --no-trunc --format json", output: listOfPodman}, {begins: "podman images --all --no-trunc --format json", output: imagesOfPodman}},
+			want: map[string]system.Container{
+				"mesh-shop": {Unit: "mesh-shop.service", Made: "abc", Image: "sha256:1111111111111111111111111111111111111111111111111111111111111111"},
+				"mesh-web":  {Image: "sha256:9"},
+				"mesh-gone": {Image: "unknown, since podman has it no more"},
+			},
+		},
+		{name: "nothing", generator: true, query: []answer{{begins: "podman ps", output: "[]\n"}}, want: map[string]system.Container{}},
+		{name: "not JSON", generator: true, query: []answer{{begins: "podman ps", output: "oops"}}, err: "ask podman for its ps: invalid character"},
+		{name: "it fails", generator: true, query: []answer{{begins: "podman ps", err: exitOne}}, err: "ask podman for its ps: exit status 1"},
+		{name: "too old", query: []answer{{begins: "podman --version", output: "podman version 4.3.1\n"}}, none: true,
+			err: "this machine cannot run containers: podman version 4.3.1 is installed, which makes no service of a unit file: podman 4.4 or newer does"},
+		{name: "not installed", query: []answer{{begins: "podman --version", err: &exec.Error{Name: "podman", Err: exec.ErrNotFound}}}, none: true,
+			err: "this machine cannot run containers: podman is not installed: declare its package before this"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			query := &script{t: t, answers: tt.query}
+			got, err := podman(query, nil, tt.generator).Containers(t.Context(), []string{"mesh-shop", "mesh-web", "mesh-gone", "mesh-none"})
+			if (err == nil) != (tt.err == "") || err != nil && !strings.Contains(err.Error(), tt.err) || errors.Is(err, system.ErrNoContainers) != tt.none {
+				t.Errorf("\n got: %v\nwant: …%s…", err, tt.err)
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			if len(query.answers) > 0 {
+				t.Errorf("did not run: %+v", query.answers)
+			}
+		})
+	}
+	if found, err := podman(nil, nil, false).Containers(t.Context(), nil); err != nil || len(found) != 0 {
+		t.Errorf("nothing was asked: %v %v", found, err)
+	}
+}
+
+func TestPullImage(t *testing.T) {
+	absent, there := answer{begins: "podman image exists -- " + imageOfShop, err: exec.Command("false").Run()}, answer{begins: "podman image exists"}
+	pull := answer{begins: "mesh-host-image-1111111111111111.service: podman pull --quiet -- " + imageOfShop}
+	busy := answer{begins: "podman pull", output: "Failed to start transient service unit: Unit mesh-host-image-1111111111111111.service was already loaded or has a fragment file.\n", err: errExit}
+	fetching, waiting := "fetching "+imageOfShop, "waiting for the fetch of "+imageOfShop+" that goes on"
+	for _, tt := range []struct {
+		name          string
+		query, change []answer
+		notes         []string
+		err           string
+	}{
+		{name: "it is there", query: []answer{there}},
+		{name: "it is fetched", query: []answer{absent}, change: []answer{pull}, notes: []string{fetching}},
+		{name: "somebody fetches it", query: []answer{absent, absent, there}, change: []answer{busy, busy}, notes: []string{fetching, waiting}},
+		{name: "somebody fetched it in vain", query: []answer{absent, absent}, change: []answer{busy, pull}, notes: []string{fetching, waiting}},
+		{name: "the registry does not have it", query: []answer{absent}, notes: []string{fetching},
+			change: []answer{{begins: "pull", output: "Trying to pull\nError: initializing source docker://x: manifest unknown\n", err: errExit}},
+			err:    "fetch image " + imageOfShop + ": podman: exit status 100: Error: initializing source docker://x: manifest unknown"},
+		{name: "podman does not say", query: []answer{{begins: "exists", err: errExit}}, err: "ask podman for image " + imageOfShop},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				query, change := &script{t: t, answers: tt.query}, &script{t: t, answers: tt.change}
+				var notes []string
+				err := podman(query, change, true).PullImage(t.Context(), imageOfShop, func(n string) { notes = append(notes, n) })
+				if (err == nil) != (tt.err == "") || err != nil && !strings.Contains(err.Error(), tt.err) {
+					t.Errorf("\n got: %v\nwant: …%s…", err, tt.err)
+				}
+				if diff := cmp.Diff(tt.notes, notes); diff != "" {
+					t.Errorf("(-want +got):\n%s", diff)
+				}
+				if left := append(query.answers, change.answers...); len(left) > 0 {
+					t.Errorf("did not run: %+v", left)
+				}
+			})
+		})
+	}
+}
+
+// endless never answers, and is never there.
+type endless struct{ absent error }
+
+func (e endless) Run(ctx context.Context, argv ...string) (string, error) {
+	for _, arg := range argv {
+		if arg == "exists" {
+			return "", e.absent
+		}
+	}
+	<-ctx.Done()
+	return "", ctx.Err()
+}
+
+// TestPullImageHasADeadline: other resources have their turn after it.
+func TestPullImageHasADeadline(t *testing.T) {
+	absent := exec.Command("false").Run()
+	synctest.Test(t, func(t *testing.T) {
+		e := endless{absent}
+		p := system.NewPodman(system.PodmanConfig{
+			Query: e, Wait: time.Minute, Generator: func() bool { return true }, Change: func(string) system.Runner { return e },
+		})
+		began := time.Now()
+		err := p.PullImage(t.Context(), imageOfShop, func(string) {})
+		if err == nil || !strings.Contains(err.Error(), "it took longer than 1m0s") || time.Since(began) != time.Minute {
+			t.Errorf("%v after %s", err, time.Since(began))
+		}
+	})
+}
+
+func TestRemoveContainer(t *testing.T) {
+	query := &script{t: t, answers: []answer{{begins: "podman rm --volumes --ignore -- mesh-shop"}, {begins: "podman rm", err: errExit}, {begins: "podman --version", output: "podman version 4.3.1"}}}
+	if err := podman(query, nil, true).RemoveContainer(t.Context(), "mesh-shop"); err != nil {
+		t.Error(err)
+	}
+	if err := podman(query, nil, true).RemoveContainer(t.Context(), "mesh-shop"); err == nil || !strings.HasPrefix(err.Error(), "remove container mesh-shop: ") {
+		t.Error(err)
+	}
+	if err := podman(query, nil, false).RemoveContainer(t.Context(), "mesh-shop"); !errors.Is(err, system.ErrNoContainers) {
+		t.Error(err)
+	}
+}
+
+func FuzzContainers(f *testing.F) {
+	f.Add([]byte(listOfPodman), []byte(imagesOfPodman))
+	f.Add([]byte(`[]`), []byte(`null`))
+	f.Add([]byte(`[{"Names":["mesh-shop"],"ImageID":"a","Image":"@"}]`), []byte(`[{"Id":"a","RepoDigests":["@"]}]`))
+	f.Fuzz(func(t *testing.T, list, images []byte) {
+		p := podman(&script{t: t, answers: []answer{{output: string(list)}, {output: string(images)}}}, nil, true)
+		found, err := p.Containers(t.Context(), []string{"mesh-shop"})
+		if err != nil && found != nil {
+			t.Errorf("%v came with %v", found, err)
+		}
+		for name := range found {
+			if name != "mesh-shop" {
+				t.Errorf("%q was not asked for", name)
+			}
+		}
+	})
+}
