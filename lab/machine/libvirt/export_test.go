@@ -1,9 +1,11 @@
 package libvirt
 
 import (
+	"context"
 	"io"
 	"os"
 	"syscall"
+	"time"
 
 	rpc "github.com/digitalocean/go-libvirt"
 
@@ -97,6 +99,15 @@ var (
 	Try          = try
 	BackingChain = backingChain
 )
+
+// Open opens a session with whoever listens on a socket, and hangs up.
+func Open(ctx context.Context, socket string, limit time.Duration) error {
+	_, hangUp, err := connect(ctx, []string{socket}, limit)
+	if err == nil {
+		hangUp()
+	}
+	return err
+}
 
 // Loan is what is done to /dev/kvm, for any file.
 func Loan(device, record string) (open func(who *syscall.Credential, gid int) (bool, error), put func() error) {

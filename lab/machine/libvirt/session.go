@@ -31,25 +31,32 @@ const (
 // errNoDaemon means that no daemon answers on any socket.
 var errNoDaemon = errors.New("no libvirt daemon answers on " + sockets[0] + "; start one (`lab verify` shows what is missing)")
 
-// connect opens a session with the first daemon that listens. When ctx ends
-// the connection is closed, which ends whatever runs on it; not while it is being
-// opened, which has a limit of its own: the library does not bear it. The caller
+// connect opens a session with the first daemon that listens, within limit. When
+// ctx ends the connection is closed, which ends whatever runs on it. The caller
 // hangs up.
-func connect(ctx context.Context, sockets []string) (c *rpc.Libvirt, hangUp func(), err error) {
+func connect(ctx context.Context, sockets []string, limit time.Duration) (c *rpc.Libvirt, hangUp func(), err error) {
 	conn, err := dial(ctx, sockets)
 	if err != nil {
 		return nil, nil, err
 	}
-	c = rpc.NewWithDialer(dialers.NewAlreadyConnected(conn))
-	err = conn.SetDeadline(time.Now().Add(openTime))
-	if err == nil {
-		err = c.ConnectToURI(rpc.QEMUSystem)
+	o := newOpening(conn)
+	c = rpc.NewWithDialer(dialers.NewAlreadyConnected(o))
+	within, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("the daemon does not answer within %s", limit))
+	stop := context.AfterFunc(within, func() { _ = conn.Close() }) // a deadline would make the library read on and on
+	err = c.ConnectToURI(rpc.QEMUSystem)
+	o.opened()
+	if !stop() && err == nil {
+		err = net.ErrClosed
 	}
-	if err = errors.Join(err, conn.SetDeadline(time.Time{})); err != nil {
+	if err != nil && within.Err() != nil {
+		err = context.Cause(within)
+	}
+	cancel()
+	if err != nil {
 		_ = conn.Close()
 		return nil, nil, err
 	}
-	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
+	stop = context.AfterFunc(ctx, func() { _ = conn.Close() })
 	return c, func() {
 		stop()
 		_ = c.Disconnect() // polite; it fails where the connection is closed already
@@ -81,7 +88,7 @@ func (h *Hypervisor) call(ctx context.Context, what string, f func(c *rpc.Libvir
 		ctx, cancel = context.WithTimeout(ctx, callTime)
 		defer cancel()
 	}
-	c, hangUp, err := connect(ctx, h.sockets)
+	c, hangUp, err := connect(ctx, h.sockets, openTime)
 	if err == nil {
 		defer hangUp()
 		err = f(c)

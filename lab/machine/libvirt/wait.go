@@ -41,7 +41,7 @@ func (h *Hypervisor) Wait(ctx context.Context, name string) (machine.Death, erro
 // ended; seen is what the daemon said of the cause, Unknown if nothing.
 func (h *Hypervisor) waitEnd(ctx context.Context, name string) (seen machine.Cause, err error) {
 	seen = machine.Unknown
-	c, hangUp, err := connect(ctx, h.sockets)
+	c, hangUp, err := connect(ctx, h.sockets, openTime)
 	if err != nil {
 		return seen, ended(ctx, err)
 	}

@@ -1,0 +1,125 @@
+package libvirt_test
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"mesh/lab/machine/libvirt"
+)
+
+// answering answers as a libvirt daemon does whoever connects to its socket, but
+// only so many questions; then it calls silent, and says nothing more. It hangs up
+// after that many bytes, if they are above zero.
+func answering(t *testing.T, answers, hangUpAfter int, silent func()) (socket string) {
+	t.Helper()
+	socket = filepath.Join(t.TempDir(), "sock")
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var serving sync.WaitGroup
+	serving.Go(func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			serving.Go(func() { answer(conn, answers, hangUpAfter, silent) })
+		}
+	})
+	t.Cleanup(func() {
+		_ = l.Close()
+		serving.Wait()
+	})
+	return socket
+}
+
+func answer(conn net.Conn, answers, hangUpAfter int, silent func()) {
+	defer conn.Close()
+	for {
+		header := make([]byte, 28)
+		if _, err := io.ReadFull(conn, header); err != nil {
+			return
+		}
+		if _, err := io.CopyN(io.Discard, conn, int64(binary.BigEndian.Uint32(header))-28); err != nil {
+			return
+		}
+		if answers == 0 {
+			silent()
+			continue
+		}
+		answers--
+		binary.BigEndian.PutUint32(header[16:], 1) // a reply
+		reply := header
+		if binary.BigEndian.Uint32(header[12:]) == 66 { // which kinds of authentication: one, none
+			reply = append(reply, 0, 0, 0, 1, 0, 0, 0, 0)
+		}
+		binary.BigEndian.PutUint32(reply, uint32(len(reply)))
+		for _, b := range reply { // as slowly as can be
+			if _, err := conn.Write([]byte{b}); err != nil {
+				return
+			}
+			if hangUpAfter--; hangUpAfter == 0 {
+				return
+			}
+		}
+	}
+}
+
+// A session that is being opened ends with its caller's patience, wherever the
+// daemon falls silent; nothing runs on.
+func TestOpeningIsGivenUp(t *testing.T) {
+	t.Cleanup(func() { goleak.VerifyNone(t) })
+	enough := errors.New("enough")
+	for answers := range 2 {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		socket := answering(t, answers, 0, func() { cancel(enough) })
+		begun := time.Now()
+		if err := libvirt.Open(ctx, socket, time.Minute); !errors.Is(err, enough) {
+			t.Errorf("silent after %d answers: %v", answers, err)
+		}
+		if took := time.Since(begun); took > 4*time.Second {
+			t.Errorf("silent after %d answers: it took %s", answers, took)
+		}
+		cancel(nil)
+	}
+}
+
+// A daemon that does not answer is given up after a while.
+func TestOpeningHasALimit(t *testing.T) {
+	t.Cleanup(func() { goleak.VerifyNone(t) })
+	err := libvirt.Open(t.Context(), answering(t, 1, 0, func() {}), 50*time.Millisecond)
+	if err == nil || err.Error() != "the daemon does not answer within 50ms" {
+		t.Errorf("%v", err)
+	}
+}
+
+// A daemon that hangs up after any byte is an error, or is met once the session
+// is open; so is a caller that gives up at any moment.
+func TestOpeningBearsAnyEnd(t *testing.T) {
+	t.Cleanup(func() { goleak.VerifyNone(t) })
+	const bytes = 36 + 28 // of both answers
+	for n := 1; n <= bytes; n++ {
+		err := libvirt.Open(t.Context(), answering(t, 2, n, func() {}), time.Minute)
+		if (err == nil) != (n == bytes) {
+			t.Errorf("hung up after %d of %d bytes: %v", n, bytes, err)
+		}
+	}
+	socket := answering(t, -1, 0, func() {})
+	for n := range 200 {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Duration(n)*5*time.Microsecond)
+		if err := libvirt.Open(ctx, socket, time.Minute); err != nil && !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("given up after %d times 5 µs: %v", n, err)
+		}
+		cancel()
+	}
+}
