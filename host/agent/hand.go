@@ -243,13 +243,17 @@ func Desired(held store.Accepted) (apply.Desired, error) {
 	if held.Resources != nil {
 		return desired, nil
 	}
+	document, err := held.Received()
+	if err != nil {
+		return apply.Desired{}, err
+	}
 	switch held.Source {
 	case store.SourceBundle:
-		b, err := declaration.ParseBundle(held.Document)
+		b, err := declaration.ParseBundle(document)
 		desired.Resources = b.Resources
 		return desired, err
 	case store.SourcePlane:
-		d, _, err := declaration.Reopen(held.Document)
+		d, _, err := declaration.Reopen(document)
 		desired.Resources = d.Resources
 		return desired, err
 	}

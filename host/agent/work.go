@@ -74,7 +74,7 @@ func bare(a *store.Accepted) *store.Accepted {
 		return nil
 	}
 	b := *a
-	b.Document, b.Resources = nil, nil
+	b.Document, b.Record, b.Resources = nil, nil, nil
 	return &b
 }
 

@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -25,7 +26,11 @@ func decodeStrict(what string, b []byte, out any) error {
 		return err
 	}
 	s := newScanner(b)
-	err := s.document(reflect.TypeOf(out).Elem())
+	var err, decoding error
+	var both sync.WaitGroup // two readers of the same bytes; a document may have millions
+	both.Go(func() { decoding = json.Unmarshal(b, out) })
+	err = s.document(reflect.TypeOf(out).Elem())
+	both.Wait()
 	if err != nil && err != errEnough {
 		s.problem(s.dec.InputOffset(), "", describe(err))
 		last := &s.problems[len(s.problems)-1]
@@ -34,9 +39,9 @@ func decodeStrict(what string, b []byte, out any) error {
 	if len(s.problems) > 0 {
 		return &DocumentError{What: what, Problems: s.problems}
 	}
-	if err := json.Unmarshal(b, out); err != nil {
-		line, column, path := s.locate(err)
-		return refuse(what, Problem{Path: path, Line: line, Column: column, Message: describe(err)})
+	if decoding != nil {
+		line, column, path := s.locate(decoding)
+		return refuse(what, Problem{Path: path, Line: line, Column: column, Message: describe(decoding)})
 	}
 	return nil
 }

@@ -1,7 +1,11 @@
 package store
 
 import (
+	"fmt"
 	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"mesh/host/declaration"
 )
@@ -67,12 +71,39 @@ type Accepted struct {
 	Digest     string    `json:"digest"`
 	Time       time.Time `json:"time"`
 	Final      bool      `json:"final,omitzero"` // the last one of its mesh; anything may follow it
-	Document   []byte    `json:"document"`       // as received: signed bytes, or the bundle
+	Document   []byte    `json:"document"`       // as received: signed bytes, or the bundle; nil where it was not read yet, see Received
+
+	// Record is not stored: where Document was not read yet, the record that holds it.
+	Record []byte `json:"-"`
 
 	// Resources is not stored: what Document declares, where it was just read; nil
 	// means that it has to be read.
 	Resources []declaration.Resource `json:"-"`
 }
+
+// Received is the document, as it was received. Nobody may write to it.
+func (a Accepted) Received() ([]byte, error) {
+	if a.Document != nil || a.Record == nil {
+		return a.Document, nil
+	}
+	var whole Accepted
+	if err := json.Unmarshal(a.Record, &whole, asText); err != nil {
+		return nil, fmt.Errorf("read the record of what was accepted: %v", err)
+	}
+	return whole.Document, nil
+}
+
+// withoutDocument reads an Accepted and steps over its document: it may be large,
+// and most who look at a record do without.
+type withoutDocument struct {
+	Accepted
+	Document skipped `json:"document"`
+}
+
+type skipped struct{}
+
+// UnmarshalJSONFrom implements json.UnmarshalerFrom.
+func (*skipped) UnmarshalJSONFrom(dec *jsontext.Decoder) error { return dec.SkipValue() }
 
 // Intent says what is about to be done at a place. It is durable before the
 // machine is touched, and open until Owned, Forgotten or Dropped follows.

@@ -65,9 +65,10 @@ func (s *state) apply(f frame) error {
 	case kindHeader:
 		return nil
 	case kindAccepted:
-		var h held[Accepted]
-		if h, err = decode[Accepted](f); err == nil {
-			s.accepted = &h
+		var h held[withoutDocument]
+		if h, err = decode[withoutDocument](f); err == nil {
+			h.record.Record = f.payload
+			s.accepted = &held[Accepted]{h.record.Accepted, f}
 		}
 	case kindIntent:
 		var h held[Intent]
@@ -215,7 +216,7 @@ func collect[K comparable, R any](to []frame, from map[K]held[R]) []frame {
 	return to
 }
 
-// view copies the state out, but for the document.
+// view copies the state out.
 func (s *state) view() View {
 	v := View{Owned: slices.Grow([]Owned(nil), len(s.owned))}
 	if s.accepted != nil {

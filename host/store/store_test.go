@@ -166,8 +166,11 @@ func TestRecordsMakeTheView(t *testing.T) {
 	if len(v.Left) != 1 || v.Left[0].Where != "/four" {
 		t.Errorf("left behind: %+v", v.Left)
 	}
-	if v.Accepted == nil || string(v.Accepted.Document) != "document" {
-		t.Errorf("accepted: %+v", v.Accepted)
+	if v.Accepted == nil {
+		t.Fatal("nothing is accepted")
+	}
+	if document, err := v.Accepted.Received(); err != nil || string(document) != "document" {
+		t.Errorf("accepted: %q, %v", document, err)
 	}
 }
 
