@@ -3,6 +3,7 @@ package system_test
 import (
 	"context"
 	"errors"
+	"flag"
 	"os/exec"
 	"strings"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"mesh/host/system"
+	"mesh/host/system/systemtest"
 )
 
 const imageOfShop = "registry.test/shop@sha256:1111111111111111111111111111111111111111111111111111111111111111"
@@ -45,6 +47,21 @@ const (
 	imagesOfPodman = `[{"Id": "351b", "RepoTags": null, "RepoDigests": ["registry.test/shop@sha256:0000", "registry.test/shop@sha256:1111111111111111111111111111111111111111111111111111111111111111"], "Digest": "sha256:0000"},
  {"Id": "77aa", "RepoDigests": ["docker.io/library/nginx@sha256:9"], "Digest": "sha256:9"}]`
 )
+
+var onPodman = flag.String("podman", "", "fetch this image, by its digest, with this machine's podman, and make containers of it")
+
+func TestConformanceOfPodman(t *testing.T) {
+	if *onPodman == "" {
+		t.Skip("it changes this machine's containers: run it with -podman=REGISTRY/IMAGE@DIGEST, as root")
+	}
+	podman := system.New(system.Config{Runtime: t.TempDir()}).Podman
+	systemtest.ContainerConformance(t, podman, *onPodman, func(t *testing.T, name, unit, made string) {
+		cmd := exec.CommandContext(t.Context(), "podman", "create", "--name", name, "--label", "PODMAN_SYSTEMD_UNIT="+unit, "--label", system.LabelMade+"="+made, *onPodman)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+	})
+}
 
 func TestContainers(t *testing.T) {
 	exitOne := exec.Command("false").Run()

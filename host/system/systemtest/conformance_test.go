@@ -1,8 +1,10 @@
 package systemtest_test
 
 import (
+	"strings"
 	"testing"
 
+	"mesh/host/system"
 	"mesh/host/system/systemtest"
 )
 
@@ -29,5 +31,14 @@ func TestServiceConformanceOfTheFake(t *testing.T) {
 		unit.Name = string(b) + ".service"
 		m.AddUnit(unit)
 		return unit.Name
+	})
+}
+
+func TestContainerConformanceOfTheFake(t *testing.T) {
+	m := systemtest.New()
+	image := "registry.test/shop@sha256:" + strings.Repeat("1", 64)
+	m.OfferImage(image)
+	systemtest.ContainerConformance(t, m, image, func(_ *testing.T, name, unit, made string) {
+		m.AddContainer(name, system.Container{Unit: unit, Made: made, Image: "sha256:" + strings.Repeat("1", 64)})
 	})
 }
