@@ -126,6 +126,9 @@ func samples() map[string]agent.Status {
 	troubled.Resources = append(troubled.Resources[:2:2],
 		agent.StatusItem{ID: "demo/package", Kind: "package", Where: "nginx", Status: "waiting", Reason: "another process holds the package lock"},
 		agent.StatusItem{ID: "demo/service", Kind: "service", Where: "nginx.service", Status: "failed", Reason: "the unit did not start: exit code 1"},
+		agent.StatusItem{ID: "demo/full", Kind: "file", Where: "/srv/full.conf", Status: "failed", Reason: "write /srv/full.conf: no space left on device"},
+		agent.StatusItem{ID: "demo/report", Kind: "file", Where: "/etc/report.conf", Status: "kept", Reason: "its content is another, which is reported and left so"},
+		agent.StatusItem{ID: "demo/gone", Kind: "file", Where: "/etc/gone.conf", Status: "removed", Reason: "it is not declared any more"},
 		agent.StatusItem{ID: "demo/new", Kind: "file", Where: "/etc/new.conf"},
 	)
 	troubled.Refused = &link.Refused{Epoch: 1, Generation: 3, Digest: "ef", Reason: "its generation 3 is lower than 4, which is held", Time: noon.Add(-time.Minute)}
@@ -190,6 +193,11 @@ func TestGoldenWhy(t *testing.T) {
 		}
 	}
 	golden(t, "why.txt", text.String())
+	var doc strings.Builder
+	if err := writeWhyJSON(&doc, samples()["troubled"].About("/etc/demo.conf")); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "why.json", doc.String())
 }
 
 func TestAgo(t *testing.T) {

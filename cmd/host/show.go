@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -31,10 +32,22 @@ func withReason(status declaration.Status, reason string) string {
 	if !known {
 		word = string(status)
 	}
-	if reason != "" {
-		word += ": " + reason
+	switch {
+	case reason == "":
+		return word
+	case status == declaration.StatusChanged:
+		return word + ": " + past(reason)
 	}
-	return word
+	return word + ": " + reason
+}
+
+// past tells as bygone what a pass found and put right.
+func past(reason string) string {
+	before, behind, found := strings.Cut(reason, " is ")
+	if !found {
+		return reason
+	}
+	return before + " was " + behind
 }
 
 // summary counts results, the ones that need somebody first.
@@ -232,6 +245,11 @@ func losses(all []agent.StatusLoss, now time.Time) []string {
 		lines = append(lines, line)
 	}
 	return lines
+}
+
+// writeWhyJSON is writeWhy as a document.
+func writeWhyJSON(w io.Writer, s agent.Status) error {
+	return cli.JSON(w, map[string]any{"resources": s.Resources, "owed": s.Owed, "left": s.Left, "copies": slices.Concat([]agent.StatusCopy{}, s.Copies)})
 }
 
 // writeWhy says everything the record holds of one place.

@@ -4,14 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"mesh/cmd/internal/cli"
-	"mesh/host/agent"
 )
 
 func (h *host) newStatus() *cobra.Command {
@@ -47,10 +45,11 @@ lost. It asks nobody and changes nothing.`,
 func (h *host) newWhy() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
-		Use:   "why PATH|PACKAGE|UNIT",
+		Use:   "why PATH|PACKAGE|UNIT|CONTAINER",
 		Short: "Say why something on this machine is as it is, offline",
-		Long: `Say which resource declared a path, a package or a unit, since when the host
-owns it, what the last pass did about it, and which restarts it owes or caused.`,
+		Long: `Say which resource declared a path, a package, a unit or a container, since when
+the host owns it, what the last pass did about it, and which restarts it owes or
+caused.`,
 		Args: cli.UsageArgs(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
 			s, err := h.inspection().Status()
@@ -59,7 +58,7 @@ owns it, what the last pass did about it, and which restarts it owes or caused.`
 			}
 			s = s.About(args[0])
 			if asJSON {
-				return cli.JSON(h.Out, map[string]any{"resources": s.Resources, "owed": s.Owed, "left": s.Left, "copies": slices.Concat([]agent.StatusCopy{}, s.Copies)})
+				return writeWhyJSON(h.Out, s)
 			}
 			return writeWhy(h.Out, s, args[0])
 		},
