@@ -33,7 +33,8 @@ type Container struct {
 
 // PodmanConfig is what Podman needs.
 type PodmanConfig struct {
-	Query     Runner                   // runs what only reads; what it returns is what was printed as the answer
+	List      Runner                   // runs what lists containers and images; what it returns is what was printed as the answer
+	Query     Runner                   // runs the rest of what comes to its end at once
 	Change    func(unit string) Runner // runs what changes something, in a unit of that name, where the host's end does not end it
 	Generator func() bool              // there is podman's generator of units
 	Wait      time.Duration            // how long fetching an image may take; 0 means half an hour
@@ -116,7 +117,7 @@ func (p *Podman) Containers(ctx context.Context, names []string) (map[string]Con
 }
 
 func (p *Podman) ask(ctx context.Context, answer any, argv ...string) error {
-	out, err := p.cfg.Query.Run(ctx, append(append([]string{"podman"}, argv...), "--no-trunc", "--format", "json")...)
+	out, err := p.cfg.List.Run(ctx, append(append([]string{"podman"}, argv...), "--no-trunc", "--format", "json")...)
 	if err == nil {
 		err = json.Unmarshal([]byte(out), answer)
 	}
@@ -204,6 +205,26 @@ func (p *Podman) RemoveContainer(ctx context.Context, name string) error {
 	}
 	_, err := p.cfg.Query.Run(ctx, "podman", "rm", "--volumes", "--ignore", "--", name)
 	return wrap("remove container "+name, err)
+}
+
+// podmanFiles are what podman lists containers and images from, with its own
+// configuration and the driver of Debian: each change makes new ones, and looking
+// makes none.
+var podmanFiles = []string{
+	"/var/lib/containers/storage/overlay-containers/containers.json",
+	"/var/lib/containers/storage/overlay-images/images.json",
+}
+
+// podmanState tells one state of what podman has from every other; empty where it
+// is not known to be in podmanFiles.
+func podmanState() string {
+	if _, err := os.Lstat("/etc/containers/storage.conf"); !errors.Is(err, fs.ErrNotExist) {
+		return "" // podman may have been told to keep it elsewhere
+	}
+	if _, err := os.Stat(podmanFiles[0]); err != nil {
+		return ""
+	}
+	return stateOf(podmanFiles...)
 }
 
 // generators are where systemd looks for what makes units.

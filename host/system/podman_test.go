@@ -21,7 +21,7 @@ const imageOfShop = "registry.test/shop@sha256:111111111111111111111111111111111
 // podman is one whose answers the test knows.
 func podman(query, change *script, generator bool) *system.Podman {
 	return system.NewPodman(system.PodmanConfig{
-		Query: query, Wait: time.Minute, Generator: func() bool { return generator },
+		List: query, Query: query, Wait: time.Minute, Generator: func() bool { return generator },
 		Change: func(unit string) system.Runner { return named{unit, change} },
 	})
 }
