@@ -376,6 +376,32 @@ func TestCaseH10AgentRefuses(t *testing.T) {
 	}
 }
 
+// A declaration that is far too long is read as far as one can be, once, and the
+// link bears it.
+func TestBadInputDeclarationFarTooLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		defer r.end()
+		r.plane.declare(generation(1, 1))
+		r.start()
+		r.plane.give(link.Offer{Epoch: 1, Generation: 2, Digest: "long"}, make([]byte, 2*declaration.MaxBytes))
+		r.plane.took()
+		r.pass(10 * time.Minute)
+		s := r.link()
+		if !s.Up || s.Refused == nil || s.Refused.Generation != 2 || !strings.Contains(s.Refused.Reason, "it is longer than any declaration") {
+			t.Errorf("%+v, refused %+v", s, s.Refused)
+		}
+		if n := strings.Count(strings.Join(r.plane.took(), "\n"), "fetch"); n != 1 {
+			t.Errorf("it was fetched %d times", n)
+		}
+		r.plane.declare(generation(1, 3))
+		r.pass(time.Second)
+		if held := r.hand.holds(); held == nil || held.Generation != 3 {
+			t.Errorf("what came behind it is not held")
+		}
+	})
+}
+
 // A refusal is told even where nothing was ever held, and is over when the plane
 // offers again what is held.
 func TestRefusalBeginsAndEnds(t *testing.T) {

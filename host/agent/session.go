@@ -151,6 +151,10 @@ func (s *session) consider(ctx context.Context, offer link.Offer) error {
 		s.agent.cfg.Log.Warn("the plane did not give the declaration it offers", "generation", offer.Generation, "digest", offer.Digest, "err", plain(err))
 		return nil
 	}
+	if connect.CodeOf(err) == connect.CodeResourceExhausted { // by this end
+		s.refuse(offer, fmt.Errorf("it is longer than any declaration, which has at most %d bytes", declaration.MaxBytes))
+		return nil
+	}
 	if err != nil {
 		return err
 	}
