@@ -13,11 +13,10 @@ import (
 	"time"
 )
 
-// TestBadInputLarge gives the program what is far too large, as a process of its
-// own, and demands a refusal within bounds of time and memory.
-func TestBadInputLarge(t *testing.T) {
-	dir := t.TempDir()
-	program := filepath.Join(dir, "mesh-host") // by this name the test program is the program
+// programOf is mesh-host as a program of its own: by this name the test program is.
+func programOf(t *testing.T) string {
+	t.Helper()
+	program := filepath.Join(t.TempDir(), "mesh-host")
 	self, err := os.Executable()
 	if err == nil {
 		err = os.Symlink(self, program)
@@ -25,6 +24,13 @@ func TestBadInputLarge(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return program
+}
+
+// TestBadInputLarge gives the program what is far too large, as a process of its
+// own, and demands a refusal within bounds of time and memory.
+func TestBadInputLarge(t *testing.T) {
+	dir, program := t.TempDir(), programOf(t)
 	gigabyte := filepath.Join(dir, "gigabyte.json")
 	if err := errors.Join(os.WriteFile(gigabyte, []byte(`{"format":1,"resources":[`), 0o600), os.Truncate(gigabyte, 1<<30)); err != nil {
 		t.Fatal(err)
