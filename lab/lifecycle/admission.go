@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"mesh/lab/machine"
 )
 
 // promise is memory that a raised scenario may come to use.
@@ -138,11 +140,28 @@ func (l *Lab) queue(name string) queue {
 	return queue{dir: filepath.Join(l.cfg.Runtime, "queue-"+name), poll: l.cfg.Poll}
 }
 
-// bootSlot waits until a machine may boot: when fewer than room do so, whoever
-// raises them, in the order in which they came. The returned function ends the
-// boot.
-func (l *Lab) bootSlot(ctx context.Context, room int, what string) (done func(), err error) {
-	return l.queue(queueBoot).enter(ctx, room, func(ahead int) {
-		l.cfg.Progress.Note("waits for its turn, %d before it: %s", ahead, what)
+// Beginning is of machines that begin to run together.
+type Beginning struct {
+	Accelerator machine.Accelerator
+	Machines    int  // how many; 0 counts as one
+	Cold        bool // they boot, rather than go on from what was in a memory
+	What        string
+}
+
+// Turn waits until machines may begin to run, whoever asks, on the whole lab
+// machine, in the order in which they came. The returned function tells that they
+// have done so. Nobody who has a turn waits for another one. Under KVM it does not
+// matter how many begin; emulated machines that boot keep a core each busy for
+// long, those that start warm only for some seconds.
+func (l *Lab) Turn(ctx context.Context, b Beginning) (done func(), err error) {
+	if b.Accelerator == machine.KVM {
+		return func() {}, nil
+	}
+	room := 2 * l.cfg.Computer.Cores()
+	if b.Cold {
+		room = l.cfg.Computer.Cores()
+	}
+	return l.queue(queueBoot).enter(ctx, room-max(0, b.Machines-1), func(ahead int) {
+		l.cfg.Progress.Note("waits for its turn, %d before it: %s", ahead, b.What)
 	})
 }

@@ -125,10 +125,15 @@ func (s *striker) powerOn(ctx context.Context, m Machine) error {
 	if err := s.spareDisk(ctx, m); err != nil { // else nothing could be booted from
 		return err
 	}
+	end, err := s.turn(ctx, m)
+	if err != nil {
+		return err
+	}
+	defer end()
 	begun := s.cfg.Now()
 	ctx, cancel := s.booting(ctx)
 	defer cancel()
-	err := s.watched(ctx, s.r.Plan, func(ctx context.Context, w *watch) error {
+	err = s.watched(ctx, s.r.Plan, func(ctx context.Context, w *watch) error {
 		if err := s.create(ctx, m, s.r.Accelerator); err != nil {
 			return err
 		}
@@ -158,6 +163,11 @@ func (s *striker) powerOn(ctx context.Context, m Machine) error {
 	return s.again(ctx, m)
 }
 
+// turn waits until a machine may boot.
+func (s *striker) turn(ctx context.Context, m Machine) (end func(), err error) {
+	return s.Turn(ctx, Beginning{Accelerator: s.r.Accelerator, Cold: true, What: "boot machine " + m.Name})
+}
+
 // booting bounds a boot.
 func (s *striker) booting(ctx context.Context) (context.Context, context.CancelFunc) {
 	limit := s.bootLimit(s.r.Accelerator)
@@ -180,6 +190,11 @@ const bootIDScript = "cat /proc/sys/kernel/random/boot_id"
 // reset presses the reset button and waits until another boot answers. An agent
 // that does not answer before is no hindrance: then the first that does is it.
 func (s *striker) reset(ctx context.Context, m Machine) error {
+	end, err := s.turn(ctx, m)
+	if err != nil {
+		return err
+	}
+	defer end()
 	short, cancel := context.WithTimeout(ctx, askLimit)
 	before, _ := s.bootID(short, m)
 	cancel()

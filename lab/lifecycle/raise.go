@@ -13,8 +13,6 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
-
-	"mesh/lab/machine"
 )
 
 // RaiseOptions are how a raise is carried out; they change nothing of what it makes.
@@ -173,12 +171,12 @@ func (r *raise) steps(ctx context.Context) error {
 					return context.Cause(ctx)
 				}
 			}
-			if room := r.sideBySide(s); room > 0 {
-				leave, err := r.bootSlot(ctx, room, s.About)
+			if s.Kind == StepBoot {
+				begun, err := r.Turn(ctx, Beginning{Accelerator: r.accelerator(), Cold: r.warmOf(s.Machine) == "", What: s.About})
 				if err != nil {
 					return err
 				}
-				defer leave()
+				defer begun()
 			}
 			if err := r.step(ctx, s); err != nil {
 				return err
@@ -188,24 +186,6 @@ func (r *raise) steps(ctx context.Context) error {
 		})
 	}
 	return g.Wait()
-}
-
-// sideBySide is how many machines may boot at a time, on the whole lab machine,
-// for a step to begin; zero: it does not matter. Emulated machines that boot keep
-// a core each busy for long, those that start warm only for some seconds.
-func (r *raise) sideBySide(s Step) int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	cores := r.cfg.Computer.Cores()
-	switch {
-	case r.record.Accelerator == machine.KVM:
-		return 0
-	case s.Kind == StepBoot && r.record.Machines[s.Machine].Warm == "":
-		return cores
-	case s.Kind == StepBoot:
-		return 2 * cores
-	}
-	return 0
 }
 
 // step does one step between two writings of the record.

@@ -205,6 +205,7 @@ func (b *bed) wantNothingLeft(t *testing.T) {
 // narration records progress.
 type narration struct {
 	on    func(what string) // called when a step begins, if set
+	noted func(line string) // called with each note, if set
 	mu    sync.Mutex
 	lines []string
 }
@@ -220,7 +221,11 @@ func (n *narration) Step(what string) func(error) {
 func (n *narration) Note(format string, args ...any) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.lines = append(n.lines, fmt.Sprintf(format, args...))
+	line := fmt.Sprintf(format, args...)
+	n.lines = append(n.lines, line)
+	if n.noted != nil {
+		n.noted(line)
+	}
 }
 
 func (n *narration) String() string {

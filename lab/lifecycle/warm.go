@@ -105,13 +105,11 @@ func (l *Lab) warm(ctx context.Context, image images.Image, size Size, a machine
 	if err := l.discardWarm(ctx, of.Digest()); err != nil {
 		return images.Warm{}, err
 	}
-	if of.Platform.Accelerator == machine.TCG {
-		leave, err := l.bootSlot(ctx, l.cfg.Computer.Cores(), of.String())
-		if err != nil {
-			return images.Warm{}, err
-		}
-		defer leave()
+	begun, err := l.Turn(ctx, Beginning{Accelerator: of.Platform.Accelerator, Cold: true, What: of.String()})
+	if err != nil {
+		return images.Warm{}, err
 	}
+	defer begun()
 	done := l.cfg.Progress.Step(of.String() + ": boot once, for all raises to come")
 	w, err := l.makeWarm(ctx, image, of)
 	done(err)

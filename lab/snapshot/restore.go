@@ -61,12 +61,14 @@ func (s *Snapshots) restore(ctx context.Context, m Manifest, o RestoreOptions) (
 		return Restored{}, err
 	}
 	defer r.held.Release()
-	if err := r.admit(ctx); err != nil {
+	end, err := r.enter(ctx, what)
+	if err != nil {
 		undo, cancel := undoing(ctx)
 		defer cancel()
 		err = errors.Join(err, s.cfg.Ports.Daemon.Release(undo)) // it may have been begun for this
 		return Restored{}, failure(ctx, what, err, "nothing was changed")
 	}
+	defer end()
 	if err := r.begin(ctx); err != nil {
 		return Restored{}, failure(ctx, what, err, "`lab status "+r.name()+"` tells what stands")
 	}
@@ -74,6 +76,15 @@ func (s *Snapshots) restore(ctx context.Context, m Manifest, o RestoreOptions) (
 		return Restored{}, r.giveUp(ctx, what, err)
 	}
 	return r.result(), nil
+}
+
+// enter finds all that would keep the restore from working, and waits until
+// machines may begin to run. The returned function tells that they have done so.
+func (r *restoring) enter(ctx context.Context, what string) (end func(), err error) {
+	if err := r.admit(ctx); err != nil {
+		return nil, err
+	}
+	return r.cfg.Lab.Turn(ctx, lifecycle.Beginning{Accelerator: r.m.Platform.Accelerator, Machines: len(r.machines), What: what})
 }
 
 // restoring is one restore.

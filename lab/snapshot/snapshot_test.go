@@ -412,3 +412,32 @@ func TestFaultsAreTheSnapshots(t *testing.T) {
 		t.Errorf("what came later is in force:\n%s", conditions())
 	}
 }
+
+// A restore waits for its turn behind what begins to run already, and changes
+// nothing before.
+func TestRestoreWaitsForItsTurn(t *testing.T) {
+	b := newBed(t, t.TempDir())
+	b.raise(t, "a")
+	b.live(t, "a", "then")
+	b.take(t, "a", "first")
+	b.live(t, "a", "now")
+	var ends []func()
+	for range 3 { // of four that there are: a restore of two machines wants two
+		end, err := b.Turn(t.Context(), lifecycle.Beginning{Accelerator: "tcg", What: "another"})
+		must(t, err)
+		ends = append(ends, end)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	_, err := b.Snapshots.Restore(ctx, snapshot.RestoreOptions{Scenario: "a", Snapshot: "first"})
+	if err == nil || !strings.Contains(b.told.String(), "waits for its turn, 3 before it: restore snapshot first of a") {
+		t.Errorf("it does not wait: %v\n%s", err, b.told.String())
+	}
+	b.wantLives(t, "a", "now")
+	ends[0]()
+	b.restore(t, snapshot.RestoreOptions{Scenario: "a", Snapshot: "first"})
+	b.wantLives(t, "a", "then")
+	for _, end := range ends[1:] {
+		end()
+	}
+}
