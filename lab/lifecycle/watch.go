@@ -20,7 +20,7 @@ import (
 type watch struct {
 	lab        *Lab
 	plan       Plan
-	machines   chan Machine // from now on to be watched
+	machines   chan *console // of machines that are to be watched
 	companions chan companion
 }
 
@@ -34,7 +34,7 @@ type companion struct {
 // something that work gave to its watch dies. That reason is then the error.
 func (l *Lab) watched(ctx context.Context, p Plan, work func(context.Context, *watch) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
-	w := &watch{lab: l, plan: p, machines: make(chan Machine, len(p.Machines)), companions: make(chan companion, 2)}
+	w := &watch{lab: l, plan: p, machines: make(chan *console, len(p.Machines)), companions: make(chan companion, 2)}
 	var running sync.WaitGroup
 	running.Go(func() { w.run(ctx, cancel) })
 	err := work(ctx, w)
@@ -53,8 +53,8 @@ func (l *Lab) watched(ctx context.Context, p Plan, work func(context.Context, *w
 	return err
 }
 
-// add begins to watch a machine; each at most once.
-func (w *watch) add(m Machine) { w.machines <- m }
+// add begins to watch a machine, and what it says from now on; each at most once.
+func (w *watch) add(m Machine) { w.machines <- openConsole(m) }
 
 // world begins to watch the world's process; once.
 func (w *watch) world(p world.Process) {
@@ -80,9 +80,9 @@ func (w *watch) run(ctx context.Context, cancel context.CancelCauseFunc) {
 			return
 		case c := <-w.companions:
 			companions = append(companions, c)
-		case m := <-w.machines:
-			consoles[m.Name] = openConsole(m)
-			waits.Go(func() { w.death(ctx, m, cancel) })
+		case c := <-w.machines:
+			consoles[c.machine.Name] = c
+			waits.Go(func() { w.death(ctx, c.machine, cancel) })
 		case <-tick.C:
 			for _, c := range companions {
 				if !w.lab.cfg.Computer.Alive(c.process) {
