@@ -68,7 +68,7 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 
 // until PATTERN COMMAND... repeats a command until its output has the text.
 func until(ts *testscript.TestScript, neg bool, args []string) {
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for {
 		_ = ts.Exec(args[1], args[2:]...)
 		if out := ts.ReadFile("stdout"); strings.Contains(out, args[0]) != neg {
