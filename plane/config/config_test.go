@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
@@ -209,8 +210,22 @@ func TestRenderIsReadBack(t *testing.T) {
 	})
 }
 
+// What is nested deeply is refused before much is done with it.
+func TestBoundedWork(t *testing.T) {
+	for _, bracket := range []string{"[", "{", "{a: "} {
+		begun := time.Now()
+		_, err := config.Parse("plane.yaml", []byte(strings.Repeat(bracket, config.MaxBytes/len(bracket))))
+		if err == nil || !strings.Contains(err.Error(), "more than 16 brackets are open here") {
+			t.Errorf("%q: %v", bracket, err)
+		}
+		if took := time.Since(begun); took > 5*time.Second {
+			t.Errorf("%q: it took %s", bracket, took)
+		}
+	}
+}
+
 func FuzzParse(f *testing.F) {
-	for _, s := range []string{whole, "", "mesh: &a [*a]", "mesh: no\noverlay: {ipv4: ::/0}", "? a\n: b", "<<: {mesh: x}", "mesh: |\n  x\n"} {
+	for _, s := range []string{whole, "", "mesh: &a [*a]", "mesh: no\noverlay: {ipv4: ::/0}", "? a\n: b", "<<: {mesh: x}", "mesh: |\n  x\n", strings.Repeat("[", 40), strings.Repeat("- ", 40)} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {

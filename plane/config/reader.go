@@ -9,6 +9,7 @@ import (
 
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/lexer"
 	"github.com/goccy/go-yaml/parser"
 	"github.com/goccy/go-yaml/token"
 )
@@ -97,7 +98,12 @@ func (r *reader) document(text []byte) ast.Node {
 		r.problemAt(nil, "it has %d bytes, and at most %d are read", len(text), MaxBytes)
 		return nil
 	}
-	file, err := parser.ParseBytes(text, 0, parser.AllowDuplicateMapKey())
+	tokens := lexer.Tokenize(string(text))
+	if deep := tooDeep(tokens); deep != nil {
+		r.problemAt(deep, "more than %d brackets are open here: it is not read, close some", maxNesting)
+		return nil
+	}
+	file, err := parser.Parse(tokens, 0, parser.AllowDuplicateMapKey())
 	var bad yaml.Error
 	switch {
 	case errors.As(err, &bad):
@@ -114,6 +120,27 @@ func (r *reader) document(text []byte) ast.Node {
 		return nil
 	}
 	return file.Docs[0].Body
+}
+
+// maxNesting is how deep brackets may stand in brackets. A configuration needs
+// two; the parser's work grows with the square of the depth.
+const maxNesting = 16
+
+// tooDeep is the first bracket beyond maxNesting; nil for none.
+func tooDeep(tokens token.Tokens) *token.Token {
+	depth := 0
+	for _, t := range tokens {
+		switch t.Type {
+		case token.SequenceStartType, token.MappingStartType:
+			depth++
+		case token.SequenceEndType, token.MappingEndType:
+			depth--
+		}
+		if depth > maxNesting {
+			return t
+		}
+	}
+	return nil
 }
 
 // mapping reads n as a mapping of keys. where names n in problems.
