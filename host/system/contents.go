@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"path"
 	"strings"
+	"sync"
 
 	"golang.org/x/sys/unix"
 )
@@ -25,6 +26,7 @@ const spare = 64 << 20
 type Contents struct {
 	files *Files
 	path  string
+	tidy  sync.Mutex // held while something is kept, or taken away: a part may come amid a pass
 }
 
 // NewContents keeps contents at p, which is made when there is a first one.
@@ -68,6 +70,8 @@ func (c *Contents) KeepContent(data []byte) (string, error) {
 }
 
 func (c *Contents) keep(name string, data []byte) error {
+	c.tidy.Lock()
+	defer c.tidy.Unlock()
 	found, err := c.files.Look(c.path)
 	switch {
 	case err != nil:
@@ -114,6 +118,8 @@ func (c *Contents) DropContent(digest string) error {
 
 // PruneContents takes away every content that keep does not want, whole or not.
 func (c *Contents) PruneContents(keep func(digest string) bool) error {
+	c.tidy.Lock()
+	defer c.tidy.Unlock()
 	dir, err := c.files.disk.OpenDir(c.path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"mesh/host/declaration"
@@ -74,6 +75,36 @@ func TestContentInParts(t *testing.T) {
 	if left, err := os.ReadDir(filepath.Join(dir, "content")); len(left) != 0 || err != nil {
 		t.Errorf("left: %v, %v", left, err)
 	}
+}
+
+// TestContentComesAmidPasses that take away what is not wanted.
+func TestContentComesAmidPasses(t *testing.T) {
+	dir := base(t)
+	if os.Getuid() != 0 {
+		t.Skip("what is kept belongs to root: run it as root")
+	}
+	c := system.NewContents(system.NewFiles(&system.Linux{}, 1), filepath.Join(dir, "content"))
+	over := make(chan struct{})
+	var passes sync.WaitGroup
+	passes.Go(func() {
+		for {
+			if err := c.PruneContents(func(string) bool { return true }); err != nil {
+				t.Error(err)
+			}
+			select {
+			case <-over:
+				return
+			default:
+			}
+		}
+	})
+	for i := range 30 {
+		if err := fetch(c, fmt.Sprint("content ", i)); err != nil {
+			t.Errorf("content %d: %v", i, err)
+		}
+	}
+	close(over)
+	passes.Wait()
 }
 
 // TestContentInPartsCut cuts the power at every operation, with everything that
