@@ -62,7 +62,7 @@ func (container) differs(target, found store.State) string {
 	case !Running(found):
 		return "it is " + found.Status
 	case found.Image == "":
-		return "its service is active and the container is not there"
+		return "its service is " + found.Status + " and the container is not there"
 	case found.Version != target.Version:
 		return "what runs was made of another unit file"
 	}
@@ -184,7 +184,7 @@ func (k container) change(ctx context.Context, m Machine, c Change) error {
 	switch unit := declaration.ContainerUnit(d.Name); {
 	case runs:
 		return nil
-	case Running(c.Before):
+	case Running(c.Before) && (c.Restart || c.Before != written || !comes(c.Before)):
 		c.Note("restarting")
 		return m.Restart(ctx, unit)
 	default:
@@ -192,6 +192,10 @@ func (k container) change(ctx context.Context, m Machine, c Change) error {
 		return m.Start(ctx, unit)
 	}
 }
+
+// comes says whether a container is about to be there: systemd starts it, as it does
+// when the machine starts, and to start it once more is to wait for that.
+func comes(s store.State) bool { return s.Status == "activating" && s.Image == "" }
 
 // given checks that what a container is given of the machine is there, and is
 // what it is by itself, not by a link that may lead elsewhere tomorrow.

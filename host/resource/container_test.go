@@ -233,6 +233,32 @@ func TestCaseH9ContainerTwice(t *testing.T) {
 	}
 }
 
+// TestContainerThatComes: what systemd starts already, as when the machine starts, is
+// waited for and not begun anew; but for what it would not be.
+func TestContainerThatComes(t *testing.T) {
+	unit := declaration.ContainerUnit("shop")
+	coming := func() *systemtest.Machine {
+		m := machineOf()
+		if _, err := bring(t, m, shop(), nil); err != nil {
+			t.Fatal(err)
+		}
+		text, _ := m.Disk.Content(declaration.ContainerFile("shop"))
+		m.LoseContainer("mesh-shop")
+		m.AddUnit(systemtest.Unit{Name: unit, Active: "activating", Enabled: "generated", File: text})
+		return m
+	}
+	m := coming()
+	if _, err := bring(t, m, shop(), nil); err != nil || m.Restarts(unit) != 0 || !strings.Contains(m.String(), "unit "+unit+" active generated") {
+		t.Errorf("%v\n%s", err, m)
+	}
+	m = coming()
+	other := shop()
+	other.Arguments = nil
+	if _, err := bring(t, m, other, nil); err != nil || m.Restarts(unit) != 1 {
+		t.Errorf("%v\n%s", err, m)
+	}
+}
+
 // TestBadInputContainerMeetsMachine: what the machine does not have is named, and
 // nothing of the container is there then.
 func TestBadInputContainerMeetsMachine(t *testing.T) {
