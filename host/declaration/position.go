@@ -9,6 +9,8 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+
+	"mesh/spelling"
 )
 
 // position turns a byte offset into a line and a column, both from 1.
@@ -97,46 +99,8 @@ func wanted(goKind string) string {
 
 // unknown describes a member nobody knows, with the nearest known name.
 func unknown(name string, known []string) string {
-	if best := nearest(name, known); best != "" {
+	if best := spelling.Nearest(name, known); best != "" {
 		return fmt.Sprintf("unknown member %q; did you mean %q?", name, best)
 	}
 	return fmt.Sprintf("unknown member %q; known are %s", name, strings.Join(known, ", "))
-}
-
-// nearest finds the known name with the least edit distance, if it is near
-// enough to be what was meant.
-func nearest(name string, known []string) string {
-	best, least := "", 1+max(1, min(len(name), 64)/3)
-	for _, n := range known {
-		if d := distance(strings.ToLower(name), n); d < least {
-			best, least = n, d
-		}
-	}
-	return best
-}
-
-// distance counts the insertions, removals, changes and swaps of neighbours
-// that make b of a. Only the first 64 bytes count.
-func distance(a, b string) int {
-	a, b = a[:min(len(a), 64)], b[:min(len(b), 64)]
-	prev2, prev := make([]int, len(b)+1), make([]int, len(b)+1)
-	for j := range prev {
-		prev[j] = j
-	}
-	for i := 1; i <= len(a); i++ {
-		row := make([]int, len(b)+1)
-		row[0] = i
-		for j := 1; j <= len(b); j++ {
-			cost := 1
-			if a[i-1] == b[j-1] {
-				cost = 0
-			}
-			row[j] = min(prev[j]+1, row[j-1]+1, prev[j-1]+cost)
-			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
-				row[j] = min(row[j], prev2[j-2]+1)
-			}
-		}
-		prev2, prev = prev, row
-	}
-	return prev[len(b)]
 }

@@ -81,7 +81,7 @@ func (d *decoder) cards(where string, wanted []text, declared []string) []string
 		case !segment.usable():
 			continue
 		case !slices.Contains(declared, segment.Value):
-			d.add(segment.At, "%s: there is no segment %q; %s", where, segment.Value, suggest(segment.Value, declared))
+			d.add(segment.At, "%s: there is no segment %q; %s", where, segment.Value, Suggest(segment.Value, declared))
 		case slices.Contains(in, segment.Value):
 			d.add(segment.At, "%s: it stands in segment %q already; a machine has one network card in a segment", where, segment.Value)
 		default:

@@ -26,7 +26,7 @@ func (d *decoder) place(doc *document, s *Scenario) {
 			Line: written.At.Line,
 		}
 		if machines := doc.Machines.names(); written.On.usable() && !slices.Contains(machines, step.On) {
-			d.add(written.On.At, "%s: there is no machine %q; %s", where, step.On, suggest(step.On, machines))
+			d.add(written.On.At, "%s: there is no machine %q; %s", where, step.On, Suggest(step.On, machines))
 		}
 		d.deed(where, written)
 		d.passing(where, written, doc, saved)
@@ -78,7 +78,7 @@ func (d *decoder) passing(where string, written instruction, doc *document, save
 		if later >= 0 {
 			d.add(t.At, "%s: input %q is saved in line %d only; a step uses what an earlier one saved", where, t.Value, doc.Place.Items[later].Save.At.Line)
 		} else {
-			d.add(t.At, "%s: nothing is saved as %q; %s", where, t.Value, suggest(t.Value, savedNames(doc)))
+			d.add(t.At, "%s: nothing is saved as %q; %s", where, t.Value, Suggest(t.Value, savedNames(doc)))
 		}
 	}
 	if t := written.Save; t.usable() {
@@ -107,7 +107,7 @@ func (s *Scenario) CheckImages(known []string) Problems {
 	r := report{file: s.File}
 	for _, m := range s.Machines {
 		if !slices.Contains(known, m.Image) {
-			r.add(m.ImageAt, "machine %q: there is no image recipe %q; %s", m.Name, m.Image, suggest(m.Image, known))
+			r.add(m.ImageAt, "machine %q: there is no image recipe %q; %s", m.Name, m.Image, Suggest(m.Image, known))
 		}
 	}
 	return r.sorted()

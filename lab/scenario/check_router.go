@@ -25,7 +25,7 @@ func (d *decoder) routers(doc *document, s *Scenario) {
 		}
 		for _, side := range []text{e.Value.Inside, e.Value.Outside} {
 			if side.usable() && !slices.Contains(segments, side.Value) {
-				d.add(side.At, "%s: there is no segment %q; %s", where, side.Value, suggest(side.Value, segments))
+				d.add(side.At, "%s: there is no segment %q; %s", where, side.Value, Suggest(side.Value, segments))
 			}
 		}
 		r.Roams = d.wandering(where, e.Value.Roams.Items, []string{r.Outside}, segments)
@@ -47,7 +47,7 @@ func (d *decoder) wandering(where string, wanted []text, home, declared []string
 		switch {
 		case !segment.usable():
 		case !slices.Contains(declared, segment.Value):
-			d.add(segment.At, "%s: roams: there is no segment %q; %s", where, segment.Value, suggest(segment.Value, declared))
+			d.add(segment.At, "%s: roams: there is no segment %q; %s", where, segment.Value, Suggest(segment.Value, declared))
 		case slices.Contains(home, segment.Value):
 			d.add(segment.At, "%s: roams: it stands in segment %q from the beginning; it can always be moved back there", where, segment.Value)
 		case slices.Contains(to, segment.Value):
@@ -200,7 +200,7 @@ func (d *decoder) forwardTo(where string, written forward, f Forward, inside str
 	i := slices.IndexFunc(s.Machines, func(m Machine) bool { return m.Name == f.To })
 	switch {
 	case i < 0:
-		d.add(written.To.At, "%s: forwards: there is no machine %q; %s", where, f.To, suggest(f.To, doc.Machines.names()))
+		d.add(written.To.At, "%s: forwards: there is no machine %q; %s", where, f.To, Suggest(f.To, doc.Machines.names()))
 	case s.segment(inside).Name == "":
 	case !slices.Contains(s.Machines[i].Stands(), inside):
 		d.add(written.To.At, "%s: forwards: machine %q does not stand in its inside, %q; name one that does", where, f.To, inside)

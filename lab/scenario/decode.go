@@ -39,7 +39,7 @@ func (d *decoder) structure(n ast.Node, v reflect.Value, where string, from Posi
 		key := pair.Key.GetToken().Value
 		i := slices.IndexFunc(fields, func(f field) bool { return f.key == key })
 		if i < 0 {
-			d.add(at(pair.Key), "%s: unknown key %q; %s", where, key, suggest(key, keysOf(fields)))
+			d.add(at(pair.Key), "%s: unknown key %q; %s", where, key, Suggest(key, keysOf(fields)))
 			continue
 		}
 		given[key] = true
@@ -57,7 +57,7 @@ func (d *decoder) field(n ast.Node, f field, v reflect.Value, where string) {
 	path := strings.TrimPrefix(where+": "+f.key, root+": ")
 	word := n.GetToken().Value
 	if _, scalar := n.(ast.ScalarNode); scalar && len(f.enum) > 0 && !slices.Contains(f.enum, word) {
-		d.add(at(n), "%s: %q is not one of its values; %s", path, word, suggest(word, f.enum))
+		d.add(at(n), "%s: %q is not one of its values; %s", path, word, Suggest(word, f.enum))
 		return
 	}
 	d.value(n, v, path, at(n))

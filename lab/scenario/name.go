@@ -5,6 +5,8 @@ import (
 	"regexp"
 	"strings"
 	"unicode/utf8"
+
+	"mesh/spelling"
 )
 
 // nameRule is a DNS label (RFC 1035, section 2.3.1) in lower case and of at
@@ -58,56 +60,15 @@ func CheckName(name string) error {
 	return fmt.Errorf("%q cannot be a name: %s; %s", name, why, advice)
 }
 
-// suggest ends a message about an unknown word: the nearest known one where one
+// Suggest ends a message about an unknown word: the nearest known one where one
 // is near, and all that are known.
-func suggest(word string, known []string) string {
+func Suggest(word string, known []string) string {
 	if len(known) == 0 {
 		return "none is declared"
 	}
 	list := strings.Join(known, ", ")
-	if near := nearest(word, known); near != "" {
+	if near := spelling.Nearest(word, known); near != "" {
 		return fmt.Sprintf("did you mean %q? (known: %s)", near, list)
 	}
 	return "known: " + list
-}
-
-// nearest returns the known word that word was most likely meant to be, or "".
-func nearest(word string, known []string) string {
-	best, limit := "", max(2, utf8.RuneCountInString(word)/3)+1
-	for _, candidate := range known {
-		if d := distance(strings.ToLower(word), strings.ToLower(candidate)); d < limit && d < len(candidate) {
-			best, limit = candidate, d
-		}
-	}
-	return best
-}
-
-// distance counts the insertions, deletions, replacements and swaps of
-// neighbours that lead from a to b (optimal string alignment).
-func distance(a, b string) int {
-	from, to := []rune(a), []rune(b)
-	if len(from) > 2*nameLimit || len(to) > 2*nameLimit {
-		return max(len(from), len(to))
-	}
-	rows := make([][]int, len(from)+1)
-	for i := range rows {
-		rows[i] = make([]int, len(to)+1)
-		rows[i][0] = i
-	}
-	for j := range rows[0] {
-		rows[0][j] = j
-	}
-	for i := 1; i <= len(from); i++ {
-		for j := 1; j <= len(to); j++ {
-			replace := rows[i-1][j-1]
-			if from[i-1] != to[j-1] {
-				replace++
-			}
-			rows[i][j] = min(rows[i-1][j]+1, rows[i][j-1]+1, replace)
-			if i > 1 && j > 1 && from[i-1] == to[j-2] && from[i-2] == to[j-1] {
-				rows[i][j] = min(rows[i][j], rows[i-2][j-2]+1)
-			}
-		}
-	}
-	return rows[len(from)][len(to)]
 }

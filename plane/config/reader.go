@@ -246,10 +246,12 @@ func describe(n ast.Node) string {
 	return "something else"
 }
 
-func names(keys []key) string {
+func names(keys []key) string { return strings.Join(namesOf(keys), ", ") }
+
+func namesOf(keys []key) []string {
 	all := make([]string, len(keys))
 	for i, k := range keys {
 		all[i] = k.name
 	}
-	return strings.Join(all, ", ")
+	return all
 }
