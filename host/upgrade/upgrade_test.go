@@ -148,6 +148,13 @@ func concluded(m *systemtest.Machine, b behaviour) error {
 			return fmt.Errorf("%s holds %q, not %q", path, c, want)
 		}
 	}
+	if b.healthy { // then dpkg's work is at the path, with its mode
+		if e, err := m.Look(directory + "/good"); err != nil || e.Mode != 0o700 {
+			return fmt.Errorf("what is kept has mode %o: %w", e.Mode, err)
+		}
+	} else if e, err := m.Look(program); err != nil || e.Mode != 0o755 {
+		return fmt.Errorf("what was put back has mode %o: %w", e.Mode, err)
+	}
 	if strings.Contains(m.Disk.String(), system.TemporaryPrefix) {
 		return fmt.Errorf("a temporary file stays:\n%s", m.Disk)
 	}
@@ -216,6 +223,66 @@ func TestStartsThatAreCalledOff(t *testing.T) {
 	}
 	if _, err := supervise(m, healthy); err != nil || concluded(m, healthy) != nil {
 		t.Error(err, concluded(m, healthy))
+	}
+}
+
+// What a version said of a start that was then called off is not taken for the
+// reason of a later one.
+func TestReasonOfAStartThatWasCalledOff(t *testing.T) {
+	m := machine(t)
+	called := behaviour{says: "it is in the way of something", result: "success", code: "exited", status: "0"}
+	down := broken["takes the machine"]
+	for _, b := range []behaviour{down, down, called, down} {
+		if _, err := start(m, b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := supervise(m, healthy); err != nil {
+		t.Fatal(err)
+	}
+	s, _ := keeper(m, old).Read()
+	if len(s.Broken) != 1 || s.Broken[0].Reason != down.reason {
+		t.Errorf("%+v", s)
+	}
+}
+
+// Each version has three starts of its own, however many come one after another;
+// and a trial is over when what works is installed again.
+func TestVersionsOneAfterAnother(t *testing.T) {
+	m := machine(t)
+	for _, c := range []string{fresh, "program 3.0", "program 4.0"} {
+		install(m, c)
+		for range upgrade.Attempts - 1 {
+			if _, err := start(m, broken["exit 1"]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if s, _ := keeper(m, old).Read(); content(m, program) != c || s.Trial == nil || s.Trial.Starts != upgrade.Attempts-1 || len(s.Broken) > 0 {
+			t.Fatalf("%s: %+v", c, s)
+		}
+	}
+	install(m, old)
+	if runs, err := start(m, healthy); err != nil || !runs {
+		t.Fatal(err)
+	}
+	if s, _ := keeper(m, old).Read(); s.Trial != nil || len(s.Broken) > 0 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// A version that was broken and works after all, in another build, is not broken.
+func TestVersionThatWorksAfterAll(t *testing.T) {
+	m := machine(t)
+	if _, err := supervise(m, broken["exit 1"]); err != nil {
+		t.Fatal(err)
+	}
+	rebuilt := fresh + " rebuilt"
+	install(m, rebuilt)
+	if err := upgrade.New(upgrade.Config{Files: m.Files, Directory: directory, Program: program, Version: "2.0", Now: now}).Keep([]byte(rebuilt), ""); err != nil {
+		t.Fatal(err)
+	}
+	if s, _ := keeper(m, old).Read(); len(s.Broken) > 0 {
+		t.Errorf("%+v", s)
 	}
 }
 
