@@ -7,6 +7,12 @@
 // proved itself. After three of which none became healthy it puts itself back by
 // a single rename, and remembers the other one as broken, with the reason.
 //
+// dpkg is not asked for that: it would need its lock, its time, and the scripts of
+// the version that does not work. That its database is wrong about the path then is
+// put right by the version that runs again, which installs its own package once
+// more where it is kept (see resource.Trials). Not chosen: to divert the path, by
+// which dpkg would never be right about what runs.
+//
 // It asks neither the network nor the program it watches, and how that got to
 // its path is all the same to it. cmd/host and host/agent may import it.
 package upgrade
