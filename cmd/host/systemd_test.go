@@ -133,18 +133,13 @@ func unitUnder(t *testing.T, root, flags string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	me, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	program, err := os.ReadFile(me)
+	program, err := builtProgram()
 	if err != nil {
 		t.Fatal(err)
 	}
 	files := map[string]string{
 		"units/mesh-host.service": strings.NewReplacer(
-			// This program knows what it is by its name.
-			"exec /var/lib/mesh-host/program/good", "exec "+root+"/guard/mesh-host "+flags,
+			"exec /var/lib/mesh-host/program/good", "exec "+root+"/state/program/good "+flags,
 			"/var/lib/mesh-host", root+"/state",
 			"/usr/bin/mesh-host run", root+"/bin/mesh-host "+flags+" run --trial 1s --interval 1s",
 			"TimeoutStartSec=2min", "TimeoutStartSec=20s", "RestartSec=1", "RestartSec=100ms",
@@ -163,12 +158,9 @@ func unitUnder(t *testing.T, root, flags string) {
 			t.Fatal(err)
 		}
 	}
-	for _, dir := range []string{"bin", "state", "runtime", "guard"} {
+	for _, dir := range []string{"bin", "state", "runtime"} {
 		if err := os.MkdirAll(filepath.Join(root, dir), 0o755); err != nil {
 			t.Fatal(err)
 		}
-	}
-	if err := os.Symlink("../state/program/good", filepath.Join(root, "guard/mesh-host")); err != nil {
-		t.Fatal(err)
 	}
 }
