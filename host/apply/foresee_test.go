@@ -108,7 +108,7 @@ func TestForeseen(t *testing.T) {
 		{
 			"made by hand as it is declared now", []declaration.Resource{f("x"), u}, byHand("/etc/f", "y"), []declaration.Resource{f("y"), u},
 			"note     file /etc/f (m/f): it is as declared, and not as it was made: its content is another\n" +
-				"restart  service u.service (m/u): it restarts when m/f changes\n1 to change, 0 as declared, 2 in all\n", false,
+				"restart  service u.service (m/u): it restarts when m/f changes\n1 to change, 1 as declared, 2 in all\n", false,
 		},
 		{
 			"removal", []declaration.Resource{applytest.Directory("m/d", "/srv/d", ""), f("x"), u}, nil, []declaration.Resource{applytest.Service("m/u", "u.service")},
@@ -131,7 +131,7 @@ func TestForeseen(t *testing.T) {
 				"wait     service u.service (m/u): it waits for m/n, which will not work\n" +
 				"make     directory /srv/d (m/d): it is not there\n" +
 				"make     directory /srv/d/e (m/e): it is not there\n" +
-				"make     file /srv/d/e/h (m/h): it is not there\n3 to change, 0 as declared, 5 in all\n", false,
+				"make     file /srv/d/e/h (m/h): it is not there\n3 to change, 1 waiting, 1 blocked, 0 as declared, 5 in all\n", false,
 		},
 		{
 			"kept", []declaration.Resource{f("x")}, byHand("/etc/f", "by hand"), nil,
@@ -147,7 +147,7 @@ func TestForeseen(t *testing.T) {
 			}, []declaration.Resource{f("x"), u},
 			"blocked  file /etc/f (m/f): a directory is in the way: move it away, or declare another path\n" +
 				"wait     service u.service (m/u): it waits for m/f, which will not work\n" +
-				"remove   file /etc/g (m/g): it is not declared any more\n1 to change, 0 as declared, 3 in all\n", false,
+				"remove   file /etc/g (m/g): it is not declared any more\n1 to change, 1 waiting, 1 blocked, 0 as declared, 3 in all\n", false,
 		},
 		{
 			"restart owed", []declaration.Resource{f("x"), u}, owing(false), []declaration.Resource{f("x"), u},

@@ -102,10 +102,10 @@ func (p Plan) Quiet() bool {
 // String is a line for each step that is not "none", and a line that counts.
 func (p Plan) String() string {
 	var b strings.Builder
-	none := 0
+	count := map[Verb]int{}
 	for _, s := range p.Steps {
+		count[s.Verb]++
 		if s.Verb == VerbNone {
-			none++
 			continue
 		}
 		fmt.Fprintf(&b, "%-8s %s %s", s.Verb, s.Kind, s.Where)
@@ -117,7 +117,16 @@ func (p Plan) String() string {
 		}
 		b.WriteString("\n")
 	}
-	fmt.Fprintf(&b, "%d to change, %d as declared, %d in all\n", p.Changes(), none, len(p.Steps))
+	fmt.Fprintf(&b, "%d to change", p.Changes())
+	for _, other := range []struct {
+		verb Verb
+		what string
+	}{{VerbWait, "waiting"}, {VerbBlocked, "blocked"}} {
+		if n := count[other.verb]; n > 0 {
+			fmt.Fprintf(&b, ", %d %s", n, other.what)
+		}
+	}
+	fmt.Fprintf(&b, ", %d as declared, %d in all\n", count[VerbNone]+count[VerbNote], len(p.Steps))
 	return b.String()
 }
 
