@@ -49,7 +49,7 @@ is made.`,
 	c.Flags().BoolVar(&f.wait, "wait", false, "where too little memory or disk is free now, wait for it, in line with others")
 	c.Flags().BoolVar(&f.cold, "cold", false, "boot every machine, instead of cloning it from a warm image")
 	c.Flags().BoolVar(&f.noPlace, "no-place", false, "leave out the scenario's placement")
-	c.Flags().StringVar(&f.packages, "packages", "", "directory of .debs that machines can install (default: dist, if it has any)")
+	c.Flags().StringVar(&f.packages, "packages", "", "directory of .debs, and of container images (NAME.oci.tar), that machines can install (default: dist, if it has any)")
 	// They fail only for flags that are not there.
 	_ = c.RegisterFlagCompletionFunc("accelerator", cobra.FixedCompletions([]string{lifecycle.Auto, "kvm", "tcg"}, cobra.ShellCompDirectiveNoFileComp))
 	_ = c.MarkFlagDirname("packages")

@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -30,11 +31,12 @@ func ListFile(host, name, index string) string {
 }
 
 // Repository makes dir a flat apt repository of exactly the given .deb files
-// (paths), unsigned, for a source line with trusted=yes. Those who read the old
+// (paths), unsigned, for a source line with trusted=yes, with the container images
+// among the files (LayoutSuffix) in it by their digests. Those who read the old
 // one while it is replaced see the old or the new, never a mixture. A
 // repository that already holds exactly these is left alone. Without
 // apt-ftparchive the error has exit code 4.
-func Repository(ctx context.Context, debs []string, dir string) error {
+func Repository(ctx context.Context, files []string, dir string) error {
 	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
 		return fmt.Errorf("make repository %s: %v", dir, err)
 	}
@@ -43,7 +45,7 @@ func Repository(ctx context.Context, debs []string, dir string) error {
 		return fmt.Errorf("make repository %s: %v", dir, err)
 	}
 	defer os.RemoveAll(next) // after the exchange this is the old one
-	if err := fill(ctx, debs, next); err != nil {
+	if err := fill(ctx, files, next); err != nil {
 		return fmt.Errorf("make repository %s: %w", dir, err)
 	}
 	if sameRepository(dir, next) {
@@ -59,13 +61,19 @@ func Repository(ctx context.Context, debs []string, dir string) error {
 	return syncDirectory(filepath.Dir(dir))
 }
 
-// fill puts packages and their indexes into the empty directory dir.
-func fill(ctx context.Context, debs []string, dir string) error {
+// fill puts packages, their indexes and images into the empty directory dir.
+func fill(ctx context.Context, files []string, dir string) error {
 	if err := os.Chmod(dir, 0o755); err != nil {
 		return err
 	}
-	for _, deb := range debs {
-		if err := place(deb, filepath.Join(dir, filepath.Base(deb))); err != nil {
+	for _, file := range files {
+		if strings.HasSuffix(file, LayoutSuffix) {
+			if err := unpack(file, dir); err != nil {
+				return fmt.Errorf("add image: %v", err)
+			}
+			continue
+		}
+		if err := place(file, filepath.Join(dir, filepath.Base(file))); err != nil {
 			return fmt.Errorf("add package: %v", err)
 		}
 	}

@@ -48,10 +48,14 @@ func (LocalDisks) Flatten(ctx context.Context, top, base, path string) error {
 }
 
 // Repository is Disks'.
-func (LocalDisks) Repository(ctx context.Context, debs, dir string) error {
-	files, err := filepath.Glob(filepath.Join(debs, "*.deb"))
-	if err != nil {
-		return fmt.Errorf("list packages of %s: %v", debs, err)
+func (LocalDisks) Repository(ctx context.Context, packages, dir string) error {
+	var files []string
+	for _, suffix := range []string{".deb", images.LayoutSuffix} {
+		some, err := filepath.Glob(filepath.Join(packages, "*"+suffix))
+		if err != nil {
+			return fmt.Errorf("list packages of %s: %v", packages, err)
+		}
+		files = append(files, some...)
 	}
 	return images.Repository(ctx, files, dir)
 }

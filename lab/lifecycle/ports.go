@@ -70,8 +70,9 @@ type Disks interface {
 	// relative to its own directory, and holds all that top differs from it. base is
 	// one of those that top stands on, and nobody writes to any of them.
 	Flatten(ctx context.Context, top, base, path string) error
-	// Repository makes a flat apt repository in dir out of the .deb files in debs.
-	Repository(ctx context.Context, debs, dir string) error
+	// Repository makes a flat apt repository in dir out of the .deb files and the
+	// container images (images.LayoutSuffix) in packages.
+	Repository(ctx context.Context, packages, dir string) error
 }
 
 // Computer is the lab machine itself.

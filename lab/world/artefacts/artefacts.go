@@ -1,5 +1,6 @@
 // Package artefacts serves directories of the lab machine to a scenario's
-// machines over HTTP, read only: flat apt repositories, one below each name.
+// machines over HTTP, read only: flat apt repositories, one below each name, and
+// the container images in them, by their digests, as a registry does.
 //
 // A file is found by its exact path. Nothing is listed, nothing outside a
 // repository's directory is reached, by dots or by links; whatever host name a
@@ -31,19 +32,26 @@ func Handler(repositories map[string]string, log *slog.Logger) http.Handler {
 			http.Error(w, "only GET and HEAD", http.StatusMethodNotAllowed)
 			return
 		}
-		name, file, _ := strings.Cut(strings.TrimPrefix(path.Clean("/"+r.URL.Path), "/"), "/")
-		dir, known := repositories[name]
-		if !known || file == "" {
-			http.NotFound(w, r)
-			return
-		}
-		if err := serve(w, r, dir, file); err != nil {
+		if err := answer(w, r, path.Clean("/"+r.URL.Path), repositories); err != nil {
 			if !errors.Is(err, fs.ErrNotExist) {
 				log.Warn("artefact is not served", "path", r.URL.Path, "err", err)
 			}
 			http.NotFound(w, r)
 		}
 	})
+}
+
+// answer answers for a path; fs.ErrNotExist if there is nothing.
+func answer(w http.ResponseWriter, r *http.Request, p string, repositories map[string]string) error {
+	name, file, _ := strings.Cut(p[1:], "/")
+	if name == "v2" {
+		return image(w, r, p, repositories)
+	}
+	dir, known := repositories[name]
+	if !known || file == "" {
+		return fs.ErrNotExist
+	}
+	return serve(w, r, dir, file)
 }
 
 // serve answers with a regular file; fs.ErrNotExist if there is none, a
