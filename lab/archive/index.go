@@ -1,7 +1,6 @@
 package archive
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -90,17 +89,8 @@ func (x Index) Bytes() (sum int64) {
 // Parse reads an index. Unknown and repeated members, other formats, and what
 // contradicts itself or names a path outside are refused.
 func Parse(data []byte) (Index, error) {
-	var head struct {
-		Format int `json:"format"`
-	}
-	if err := json.Unmarshal(data, &head); err != nil {
-		return Index{}, fmt.Errorf("read index: %v", err)
-	}
-	if head.Format > format {
-		return Index{}, fmt.Errorf("read index: it has format %d, this lab knows %d: it was written by a newer lab", head.Format, format)
-	}
-	if head.Format != format {
-		return Index{}, fmt.Errorf("read index: it has format %d, this lab knows %d", head.Format, format)
+	if err := snapshot.CheckFormat("index", data, format); err != nil {
+		return Index{}, err
 	}
 	var raw struct {
 		Format   int            `json:"format"`

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"mesh/lab/lifecycle"
 	"mesh/lab/snapshot"
 )
 
@@ -51,7 +52,7 @@ func (i *importing) layer(ctx context.Context, m *snapshot.Manifest, was map[str
 	if err := os.MkdirAll(i.cfg.Lab.Layers(), 0o755); err != nil {
 		return fmt.Errorf("import: %w", err)
 	}
-	if err := errors.Join(os.Chmod(from, 0o644), os.Rename(from, path), syncDir(i.cfg.Lab.Layers())); err != nil {
+	if err := errors.Join(os.Chmod(from, 0o644), os.Rename(from, path), lifecycle.SyncDir(i.cfg.Lab.Layers())); err != nil {
 		return fmt.Errorf("import: %w", err)
 	}
 	return nil
@@ -97,12 +98,4 @@ func duplicate(from, to string) error {
 	}
 	_, err = io.Copy(f, source)
 	return errors.Join(err, f.Close())
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }

@@ -13,6 +13,8 @@ import (
 	"strings"
 
 	"github.com/klauspost/compress/zstd"
+
+	"mesh/lab/lifecycle"
 )
 
 // maxWindow bounds what the decoder of a hostile file may take, in bytes; an
@@ -102,7 +104,7 @@ func (s *source) receive(ctx context.Context, dir string) error {
 	for digest := range want {
 		return refused(fmt.Sprintf("it is cut short: %d contents are missing, the first %s", len(want), digest), "bring it here again")
 	}
-	return syncDir(dir)
+	return lifecycle.SyncDir(dir)
 }
 
 // store writes the content at hand into a new file.

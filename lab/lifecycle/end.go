@@ -88,5 +88,5 @@ func removeAll(dir string) error {
 	if err := os.RemoveAll(dir); err != nil {
 		return err
 	}
-	return syncDir(filepath.Dir(dir))
+	return SyncDir(filepath.Dir(dir))
 }

@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"mesh/lab/lifecycle"
 )
 
 // manyLayers is how many layers make a disk be flattened before it is restored.
@@ -117,7 +119,7 @@ func (s *Snapshots) flattenDisk(ctx context.Context, m Manifest, chain []string,
 	}
 	var err error
 	l.Bytes, l.SHA256, err = Seal(ctx, path)
-	return errors.Join(err, syncDir(s.cfg.Lab.Layers()))
+	return errors.Join(err, lifecycle.SyncDir(s.cfg.Lab.Layers()))
 }
 
 // roomToFlatten tells whether there is room for what is made at most.

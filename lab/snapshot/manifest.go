@@ -76,20 +76,30 @@ func (m Manifest) Bytes() (sum int64) {
 	return sum
 }
 
-// Parse reads a manifest. Unknown and repeated members, other formats, and what
-// contradicts itself are refused; all contradictions are told at once.
-func Parse(data []byte) (Manifest, error) {
+// CheckFormat refuses a document that tells another format than the one that is
+// known, before it is read strictly by that. what it is begins the error.
+func CheckFormat(what string, data []byte, known int) error {
 	var head struct {
 		Format int `json:"format"`
 	}
 	if err := json.Unmarshal(data, &head); err != nil {
-		return Manifest{}, fmt.Errorf("read manifest: %v", err)
+		return fmt.Errorf("read %s: %v", what, err)
 	}
-	if head.Format > format {
-		return Manifest{}, fmt.Errorf("read manifest: it has format %d, this lab knows %d: it was written by a newer lab", head.Format, format)
+	if head.Format == known {
+		return nil
 	}
-	if head.Format != format {
-		return Manifest{}, fmt.Errorf("read manifest: it has format %d, this lab knows %d", head.Format, format)
+	newer := ""
+	if head.Format > known {
+		newer = ": it was written by a newer lab"
+	}
+	return fmt.Errorf("read %s: it has format %d, this lab knows %d%s", what, head.Format, known, newer)
+}
+
+// Parse reads a manifest. Unknown and repeated members, other formats, and what
+// contradicts itself are refused; all contradictions are told at once.
+func Parse(data []byte) (Manifest, error) {
+	if err := CheckFormat("manifest", data, format); err != nil {
+		return Manifest{}, err
 	}
 	var m Manifest
 	if err := strict.Unmarshal(data, &m, strict.RejectUnknownMembers(true)); err != nil {

@@ -169,7 +169,7 @@ func (s Store) Stage(m Manifest) error {
 		return fmt.Errorf("write manifest: %w", err)
 	}
 	_, err = f.Write(data)
-	if err = errors.Join(err, f.Sync(), f.Close(), syncDir(dir)); err != nil {
+	if err = errors.Join(err, f.Sync(), f.Close(), lifecycle.SyncDir(dir)); err != nil {
 		return fmt.Errorf("write manifest: %w", err)
 	}
 	return nil
@@ -207,20 +207,12 @@ func (s Store) Write(m Manifest) error {
 	dir := s.Path(m.Scenario, m.Name)
 	err := os.Rename(filepath.Join(dir, stagedName), filepath.Join(dir, manifestName))
 	for _, dir := range []string{dir, filepath.Dir(dir), s.root()} {
-		err = errors.Join(err, syncDir(dir))
+		err = errors.Join(err, lifecycle.SyncDir(dir))
 	}
 	if err != nil {
 		return fmt.Errorf("write manifest: %w", err)
 	}
 	return nil
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }
 
 // Use keeps a snapshot from being removed until the returned function is
@@ -309,7 +301,7 @@ func (s Store) Discard(scenario, name string) error {
 }
 
 func syncExisting(dir string) error {
-	if err := syncDir(dir); !errors.Is(err, fs.ErrNotExist) {
+	if err := lifecycle.SyncDir(dir); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	return nil
