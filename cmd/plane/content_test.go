@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"mesh/host/declaration"
+	"mesh/host/system/systemtest"
 	"mesh/plane/module"
 )
 
@@ -84,6 +85,31 @@ func (h *hostProcess) up(args ...string) (log *syncBuffer, kill func()) {
 	}
 	h.t.Cleanup(kill)
 	return log, kill
+}
+
+// TestPackageOfARealPlane has a plane declare a package by its digest, which no
+// source of the machine offers in that version.
+func TestPackageOfARealPlane(t *testing.T) {
+	deb := "2.0" // what the machine of the test takes for a package of that version
+	p := start(t, t.TempDir(), func(run *program) {
+		run.modules = append(run.modules, module.Module{
+			Name: "demo", Presence: module.Anywhere, Instantiation: module.Any,
+			Resources: func(module.Facts) []declaration.Resource {
+				return []declaration.Resource{{ID: "demo/package", Package: &declaration.Package{
+					Name: "nginx", Version: "2.0", Blob: &declaration.Blob{Digest: declaration.Digest([]byte(deb)), Bytes: int64(len(deb))},
+				}}}
+			},
+			Contents: func(module.Facts) []string { return []string{deb} },
+		})
+	})
+	m := newMachine(t, "web", func() string { return p.address })
+	m.OfferPackage("nginx", systemtest.Offer{Versions: []string{"1.0", "2.0"}})
+	m.enrol(p.token("--name", "web", "--module", "demo"))
+	defer m.up()()
+	p.eventually("the package is there", func() bool { return strings.Contains(p.ok("node", "list"), "1 in sync") }, m.log)
+	if !strings.Contains(m.Packages.String(), "package nginx 2.0 installed") {
+		t.Errorf("%s", m.Packages)
+	}
 }
 
 // TestCaseH7ContentOfARealPlane has a plane declare a file that is too long for a

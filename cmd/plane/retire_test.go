@@ -72,7 +72,7 @@ func (m *machine) up() (stop func()) {
 	log := slog.New(slog.NewTextHandler(m.log, nil))
 	process := agent.Process{PID: 7, Start: 1}
 	a := agent.New(agent.Config{
-		Identity: m.identity, Runtime: m.runtime, Facts: m.facts, Process: process, Dial: m.dial, Now: now, Log: log,
+		Identity: m.identity, Runtime: m.runtime, Facts: m.facts, Process: process, Dial: m.dial, Now: now, Log: log, Contents: m.Contents,
 		Hand: &agent.Hand{
 			Store:   store.Config{Directory: system.NewStateDirectory(m.Files, "/var/lib/mesh-host"), Now: now},
 			Machine: m.Machine, Runtime: m.runtime, Process: process, Now: now, Log: log,

@@ -2,6 +2,7 @@ package declare
 
 import (
 	"mesh/host/declaration"
+	"mesh/plane/module"
 	"mesh/plane/registry"
 )
 
@@ -10,11 +11,20 @@ import (
 // fetches it once, whatever else is declared anew.
 const inline = 64 << 10
 
-// apart takes the contents that are too long out of resources, and lists them with
-// those that resources name already.
-func apart(resources []declaration.Resource) ([]declaration.Resource, []registry.Content) {
+// apart takes the contents that are too long out of the resources of modules, and
+// lists them with those that are named already.
+func apart(catalogue module.Catalogue, modules []string, resources []declaration.Resource) ([]declaration.Resource, []registry.Content, error) {
 	out := make([]declaration.Resource, len(resources))
 	data := map[string]string{} // by digest
+	for _, name := range modules {
+		m, err := catalogue.Named(name)
+		if err != nil {
+			return nil, nil, err
+		}
+		for _, content := range catalogue.Contents(m) {
+			data[declaration.Digest([]byte(content))] = content
+		}
+	}
 	for i, r := range resources {
 		if r.File != nil && len(r.File.Content) > inline {
 			f := *r.File
@@ -28,5 +38,5 @@ func apart(resources []declaration.Resource) ([]declaration.Resource, []registry
 	for _, b := range declaration.Blobs(out) {
 		contents = append(contents, registry.Content{Blob: b, Data: data[b.Digest]})
 	}
-	return out, contents
+	return out, contents, nil
 }

@@ -65,7 +65,10 @@ func (d *Declarer) next(modules module.Catalogue, n registry.Node) (*registry.De
 	if err != nil {
 		return nil, err
 	}
-	short, contents := apart(resources)
+	short, contents, err := apart(modules, n.Modules, resources)
+	if err != nil {
+		return nil, err
+	}
 	if slices.Contains(n.Profile.Formats, declaration.FormatFor(short)) {
 		resources = short
 	} else {

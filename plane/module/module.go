@@ -42,6 +42,9 @@ type Module struct {
 	// Resources is what the module declares, in the order of applying. The same
 	// facts give equal resources.
 	Resources func(Facts) []declaration.Resource
+	// Contents is what the resources name by digest: packages, in bytes. What a file
+	// holds is given with the file, however long it is. nil means nothing.
+	Contents func(Facts) []string
 }
 
 // Facts are what modules make resources of.
@@ -69,6 +72,14 @@ func (c Catalogue) Modules() []Module { return slices.Clone(c.modules) }
 
 // Resources is what module declares in this mesh.
 func (c Catalogue) Resources(m Module) []declaration.Resource { return m.Resources(c.facts) }
+
+// Contents is what the resources of module name by digest in this mesh.
+func (c Catalogue) Contents(m Module) []string {
+	if m.Contents == nil {
+		return nil
+	}
+	return m.Contents(c.facts)
+}
 
 // Named finds a module. The error is a *refusal.Error.
 func (c Catalogue) Named(name string) (Module, error) {
