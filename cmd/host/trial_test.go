@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"os/exec"
@@ -217,6 +218,11 @@ func TestCaseH12VersionProvesItself(t *testing.T) {
 		t.Errorf("known, it says %q, and is begun with %q", got, said)
 	}
 	u.stop(cmd)
+
+	out, err := u.command(u.program, "purge").CombinedOutput()
+	if _, there := os.Stat(filepath.Join(u.root, "state")); err != nil || !errors.Is(there, fs.ErrNotExist) {
+		t.Errorf("%v: %s: something is left", err, out)
+	}
 }
 
 // A version that cannot read the record says so, is tried three times, and is

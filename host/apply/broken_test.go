@@ -2,6 +2,7 @@ package apply_test
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 
@@ -92,6 +93,16 @@ func TestBrokenVersionIsNotTriedAgain(t *testing.T) {
 func TestBrokenVersionIsReplaced(t *testing.T) {
 	m := hostMachine(t, true)
 	declared := declaration.Package{Name: "mesh-host", Version: "2.0"}
+	m.Hook(func(op systemtest.Op) error {
+		if op.Name == "unpack" {
+			return errors.New("no room")
+		}
+		return nil
+	})
+	if got := m.reconciled(t, 2, declared); got != "failed: version 2.0 is broken; version 1.0 is installed in its place, which failed: unpack mesh-host: unpack mesh-host: no room" {
+		t.Error(got)
+	}
+	m.Hook(nil)
 	if got := m.reconciled(t, 2, declared); got != "changed: version 2.0 is broken; version 1.0 is installed in its place" {
 		t.Error(got)
 	}

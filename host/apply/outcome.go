@@ -88,7 +88,11 @@ func (p *pass) applied(s Step, in store.Intent, found resource.Found, err error)
 		return p.done(in, found.State), declaration.StatusChanged, s.Why
 	}
 	records, _ := p.close(in, found, s.owned.ID != "")
-	return records, declaration.StatusFailed, failure(s, found, err)
+	why := failure(s, found, err)
+	if s.instead != nil {
+		why = s.Why + ", which failed: " + why
+	}
+	return records, declaration.StatusFailed, why
 }
 
 // failure says why a step did not work.
