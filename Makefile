@@ -19,10 +19,10 @@ SCENARIO := first-node
 FUZZ   := 2000
 LABELS :=
 
-.PHONY: help setup build packages image check proof test specs raise bench bench-lab clean FORCE
+.PHONY: help setup build packages image check proof test specs raise bench bench-lab bench-host clean FORCE
 
 help: ## Say what there is
-	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*## /\t/' | while IFS="$$(printf '\t')" read -r name about; do printf '  make %-9s %s\n' "$$name" "$$about"; done
+	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*## /\t/' | while IFS="$$(printf '\t')" read -r name about; do printf '  make %-10s %s\n' "$$name" "$$about"; done
 
 setup: ## Install what is missing on this machine (as root)
 	@$(STEP) 'install what is missing' 'see the message of apt above; is this Debian 12 or 13, and are you root?' .ci/setup
@@ -91,6 +91,12 @@ bench-lab: image ## Measure the lab, beside vagrant where it is installed; RUNS=
 	@mkdir -p evidence
 	@$(STEP) 'benchmark of the lab' 'see the lines above' go test -count=1 -timeout 6h -v -run TestLab ./specs/figures \
 		-args -lab=$(CURDIR)/bin/lab -out=$(CURDIR)/evidence -runs=$(RUNS) -machines=$(MACHINES)
+
+REST := 10m
+bench-host: bin/mesh-host ## Measure the host, beside CFEngine, Puppet and Ansible where they are installed; RUNS=5 REST=10m (as root)
+	@mkdir -p evidence
+	@$(STEP) 'benchmark of the host' 'see the lines above' go test -count=1 -timeout 6h -v -run TestHost ./specs/figures \
+		-args -host=$(CURDIR)/bin/mesh-host -out=$(CURDIR)/evidence -runs=$(RUNS) -rest=$(REST)
 
 clean: ## Remove what was built here; evidence, images and raised scenarios stay
 	rm -rf bin dist

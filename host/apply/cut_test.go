@@ -32,7 +32,7 @@ func newRig(t *testing.T, s applytest.Scenario, below ...string) *rig {
 		t.Fatal(err)
 	}
 	for i := range below {
-		if err := systemtest.MakeExt4(r.image(i)); err != nil {
+		if err := systemtest.MakeExt4(r.image(i), systemtest.SmallExt4); err != nil {
 			t.Skipf("no ext4 can be made here: %v", err)
 		}
 	}

@@ -1,6 +1,7 @@
 // Package figures measures what people wait for, and writes it down as Markdown
-// and JSON: `make bench-lab`. Nothing here passes or fails by a time; machines
-// are noisy, so it gives medians and, where a peer ran beside it, ratios.
+// and JSON: `make bench-lab`, `make bench-host`. Nothing here passes or fails by a
+// time; machines are noisy, so it gives medians and, where a peer ran beside it,
+// ratios.
 package figures
 
 import (

@@ -29,15 +29,18 @@ func (f ShutdownFlag) String() string {
 // https://git.kernel.org/pub/scm/linux/kernel/git/torvalds/linux.git/tree/include/uapi/linux/ext4.h
 const ext4Shutdown = 0x8004587d // EXT4_IOC_SHUTDOWN, _IOR('X', 125, __u32)
 
-// MakeExt4 makes a file with a small, empty file system in it.
-func MakeExt4(image string) error {
+// SmallExt4 is enough for the state of a host and little else, in bytes.
+const SmallExt4 = 6 << 20
+
+// MakeExt4 makes a file with an empty file system in it.
+func MakeExt4(image string, size int64) error {
 	if err := os.WriteFile(image, nil, 0o600); err != nil {
 		return err
 	}
-	if err := os.Truncate(image, 6<<20); err != nil {
+	if err := os.Truncate(image, size); err != nil {
 		return err
 	}
-	out, err := exec.Command("mkfs.ext4", "-q", "-F", "-b", "1024", "-J", "size=1", "-O", "^resize_inode", image).CombinedOutput()
+	out, err := exec.Command("mkfs.ext4", "-q", "-F", "-b", "1024", "-J", fmt.Sprintf("size=%d", max(1, size>>24)), "-O", "^resize_inode", image).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("mkfs.ext4: %w: %s", err, out)
 	}
