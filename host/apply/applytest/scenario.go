@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"mesh/host/apply"
@@ -146,8 +147,12 @@ func image(digit rune) string {
 	return "registry.test/shop@sha256:" + strings.Repeat(string(digit), 64)
 }
 
-// Open opens the store of m.
+// Open opens the store of m. No process is started meanwhile: until one that was
+// has become another program, it holds the locks of this one, the store's of a
+// moment ago among them.
 func Open(m *systemtest.Machine) (*store.Store, store.Report, error) {
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
 	return store.Open(store.Config{
 		Directory: system.NewStateDirectory(m.Files, StatePath), Now: Clock, MaxBytes: MaxStoreBytes,
 	})
