@@ -41,6 +41,7 @@ type proving struct {
 	log      *slog.Logger
 	standing upgrade.Standing
 	unfit    bool // it is not to be kept
+	proved   bool
 }
 
 // begin finds out how this program stands, and makes it read and look at
@@ -67,11 +68,7 @@ func (p *proving) begin(ctx context.Context) error {
 		p.log.Warn("this version cannot prove itself", "err", err)
 		p.unfit = true
 	default:
-		p.log.Error("this version does not work on this machine", "version", version, "err", err)
-		if failed := p.machine.keeper.Failed(err.Error()); failed != nil {
-			p.log.Warn("the reason could not be kept", "err", failed)
-		}
-		return fmt.Errorf("run: %w", err)
+		return p.end(fmt.Errorf("run: %w", err))
 	}
 	if p.standing == upgrade.OnTrial {
 		if err := system.NotifyDelay(firstPassTime); err != nil {
@@ -79,6 +76,19 @@ func (p *proving) begin(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// end notes why this run ends, if it is on trial and does not end well, and returns
+// err. prove has returned by then.
+func (p *proving) end(err error) error {
+	if err == nil || p.proved || p.standing != upgrade.OnTrial {
+		return err
+	}
+	p.log.Error("this version does not work on this machine", "version", version, "err", err)
+	if failed := p.machine.keeper.Failed(err.Error()); failed != nil {
+		p.log.Warn("the reason could not be kept", "err", failed)
+	}
+	return err
 }
 
 // prove waits until the first pass is over and this version ran long enough, and
@@ -103,6 +113,7 @@ func (p *proving) prove(ctx context.Context, passed <-chan struct{}, least time.
 		if tries == 0 && p.standing == upgrade.OnTrial {
 			p.ready()
 		}
+		p.proved = true
 		err := p.keep()
 		if err == nil {
 			p.log.Info("this version is healthy, and is kept to be put back when a later one is not", "version", version)

@@ -101,7 +101,7 @@ func (h *host) run(ctx context.Context, interval, trial time.Duration) error {
 		defer cancel()
 		return a.Run(ctx)
 	})
-	return group.Wait()
+	return proof.end(group.Wait())
 }
 
 // watchIdentity tells when something in a directory may have changed. The

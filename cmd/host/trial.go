@@ -134,8 +134,14 @@ func (h *host) newTrialEnd() *cobra.Command {
 	}
 }
 
+// askingTime bounds how long dpkg is waited for: nothing before a start of this
+// program may stand in its way.
+const askingTime = 10 * time.Second
+
 // installed is the version of this program's package that dpkg knows of.
 func installed(ctx context.Context, s *system.System) string {
+	ctx, cancel := context.WithTimeout(ctx, askingTime)
+	defer cancel()
 	known, err := s.Installed(ctx, []string{packageName})
 	if err != nil {
 		return ""

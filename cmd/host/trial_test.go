@@ -280,6 +280,34 @@ func TestCaseH11VersionThatCannotReadTheRecord(t *testing.T) {
 	}
 }
 
+// A version on trial that ends with an error is remembered with its own words.
+func TestVersionOnTrialSaysWhyItEnds(t *testing.T) {
+	u := newUnit(t)
+	u.install("")
+	cmd, _, stderr := u.start()
+	u.notified()
+	u.kept(cmd, stderr)
+	u.stop(cmd)
+
+	u.install("2")
+	lock, err := os.Create(filepath.Join(u.root, "run/agent.lock"))
+	if err == nil {
+		defer lock.Close()
+		err = syscall.Flock(int(lock.Fd()), syscall.LOCK_EX)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd, _, _ = u.start()
+	if err := cmd.Wait(); cmd.ProcessState.ExitCode() != 1 {
+		t.Fatalf("it ended with %v", err)
+	}
+	u.watch([]string{"trial", "end"}, "SERVICE_RESULT=exit-code", "EXIT_CODE=exited", "EXIT_STATUS=1")
+	if s := u.status(); s.Trial == nil || !strings.Contains(s.Trial.Reason, "is running on this machine already") {
+		t.Errorf("%+v", s.Trial)
+	}
+}
+
 // unreadable puts something in the place of a file of the record.
 func unreadable(t *testing.T, path string) {
 	t.Helper()
