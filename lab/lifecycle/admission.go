@@ -59,20 +59,29 @@ func names(all []promise) string {
 	return strings.Join(words, ", ")
 }
 
-// promised lists what the store's other scenarios may come to use. One whose
-// machines cannot be asked counts as using nothing yet.
+// promised lists what other scenarios of this lab machine may come to use, those
+// of other stores too. One whose machines cannot be asked counts as using nothing
+// yet.
 func (l *Lab) promised(ctx context.Context, except string) ([]promise, error) {
 	all, err := l.Names()
 	if err != nil {
 		return nil, err
 	}
-	var promises []promise
+	records, err := l.elsewhere()
+	if err != nil {
+		return nil, err
+	}
 	for _, name := range all {
-		r, err := readRecord(l.Directory(name))
-		if name == except || err != nil || r.Phase == Destroying || l.abandoned(r) != "" {
+		if r, err := readRecord(l.Directory(name)); err == nil && name != except {
+			records = append(records, r)
+		}
+	}
+	var promises []promise
+	for _, r := range records {
+		if r.Phase == Destroying || l.abandoned(r) != "" {
 			continue // what still runs of it is in use, and will not grow for anybody
 		}
-		promises = append(promises, promise{name: name, bytes: r.Plan.MemoryBytes, resident: l.resident(ctx, r.Plan)})
+		promises = append(promises, promise{name: r.Plan.Name, bytes: r.Plan.MemoryBytes, resident: l.resident(ctx, r.Plan)})
 	}
 	return promises, nil
 }
@@ -99,7 +108,13 @@ func (l *Lab) admit(ctx context.Context, p Plan, wait bool, begin func() error) 
 			if err := l.room(ctx, p); err != nil {
 				return err
 			}
-			return begin()
+			if err := begin(); err != nil {
+				return err
+			}
+			if err := l.announce(p); err != nil {
+				return errors.Join(err, removeAll(p.Directory))
+			}
+			return nil
 		})
 	}
 	err := once()
