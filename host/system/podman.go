@@ -6,11 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -37,23 +39,46 @@ type PodmanConfig struct {
 	Query     Runner                   // runs the rest of what comes to its end at once
 	Change    func(unit string) Runner // runs what changes something, in a unit of that name, where the host's end does not end it
 	Generator func() bool              // there is podman's generator of units
-	Wait      time.Duration            // how long fetching an image may take; 0 means half an hour
+	Wait      time.Duration            // how long an image is waited for, whose fetch goes on then; 0 means 3 minutes
 	Poll      time.Duration            // how often to look for one that somebody else fetches; 0 means a second
+	Jitter    func() float64           // in [0,1), of the delays between attempts; nil means at random
 }
+
+// Delays between attempts to fetch an image that cannot be had: others have their
+// turn meanwhile, and a registry is left in peace.
+const (
+	refetchFirst = 15 * time.Second
+	refetchMost  = 10 * time.Minute
+)
 
 // Podman knows the containers of this machine and fetches their images. It starts
 // and stops none: systemd does.
-type Podman struct{ cfg PodmanConfig }
+type Podman struct {
+	cfg PodmanConfig
+
+	mu     sync.Mutex
+	failed map[string]attempt // by image
+}
+
+// attempt is the last one to fetch an image, which failed.
+type attempt struct {
+	err   error
+	delay time.Duration // since then until the next
+	next  time.Time
+}
 
 // NewPodman makes a Podman; it runs nothing.
 func NewPodman(cfg PodmanConfig) *Podman {
 	if cfg.Wait == 0 {
-		cfg.Wait = 30 * time.Minute
+		cfg.Wait = 3 * time.Minute
 	}
 	if cfg.Poll == 0 {
 		cfg.Poll = time.Second
 	}
-	return &Podman{cfg: cfg}
+	if cfg.Jitter == nil {
+		cfg.Jitter = rand.Float64
+	}
+	return &Podman{cfg: cfg, failed: map[string]attempt{}}
 }
 
 // able says why there can be no containers here. Errors match ErrNoContainers.
@@ -142,23 +167,59 @@ func imageOf(l listed, images []stored) string {
 }
 
 // PullImage fetches an image that is named by its digest, unless it is there. It
-// runs in a unit of its own, which goes on when the host ends; a fetch of it that
-// goes on is waited for.
+// runs in a unit of its own, which goes on when the host ends, or does not wait any
+// longer; a fetch of it that goes on is waited for. After one that failed the next
+// is not tried before a while, which grows.
 func (p *Podman) PullImage(ctx context.Context, image string, note func(string)) error {
 	if err := p.able(ctx); err != nil {
 		return fmt.Errorf("fetch image: %w", err)
 	}
+	there, err := p.hasImage(ctx, image)
+	if err != nil || there {
+		return err
+	}
+	if err := p.rests(image); err != nil {
+		return err
+	}
+	err = p.pull(ctx, image, note)
+	if err == nil || ctx.Err() == nil { // what the host's end ends has not failed
+		p.came(image, err)
+	}
+	return err
+}
+
+// rests says why an image is not tried yet.
+func (p *Podman) rests(image string) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	last := p.failed[image]
+	if left := time.Until(last.next); left > 0 {
+		return fmt.Errorf("%w; it is tried again in %s", last.err, left.Round(time.Second))
+	}
+	return nil
+}
+
+// came keeps how an attempt ended.
+func (p *Podman) came(image string, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err == nil {
+		delete(p.failed, image)
+		return
+	}
+	delay := min(max(2*p.failed[image].delay, refetchFirst), refetchMost)
+	p.failed[image] = attempt{err, delay, time.Now().Add(delay/2 + time.Duration(p.cfg.Jitter()*float64(delay/2)))}
+}
+
+// pull fetches an image, which was not there.
+func (p *Podman) pull(ctx context.Context, image string, note func(string)) error {
 	_, digest, _ := strings.Cut(image, "@sha256:")
 	unit := p.cfg.Change("mesh-host-image-" + digest[:min(len(digest), 16)] + ".service")
-	ctx, cancel := context.WithTimeoutCause(ctx, p.cfg.Wait, fmt.Errorf("it took longer than %s", p.cfg.Wait))
+	ctx, cancel := context.WithTimeoutCause(ctx, p.cfg.Wait, fmt.Errorf("it is not there after %s; its fetch goes on", p.cfg.Wait))
 	defer cancel()
 	tick := time.NewTicker(p.cfg.Poll)
 	defer tick.Stop()
 	for told := ""; ; {
-		there, err := p.hasImage(ctx, image)
-		if err != nil || there {
-			return err
-		}
 		tell(&told, "fetching "+image, note)
 		out, err := unit.Run(ctx, "podman", "pull", "--quiet", "--", image)
 		switch {
@@ -173,6 +234,10 @@ func (p *Podman) PullImage(ctx context.Context, image string, note func(string))
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
+			continue // which says so
+		}
+		if there, err := p.hasImage(ctx, image); err != nil || there {
+			return err
 		}
 	}
 }

@@ -160,6 +160,51 @@ func (e endless) Run(ctx context.Context, argv ...string) (string, error) {
 	return "", ctx.Err()
 }
 
+// TestCaseH7PullImageThatFailsIsTriedEverMoreRarely: a registry that does not have it, for
+// a day, is asked with growing delays, and asked again at once when it was had.
+func TestCaseH7PullImageThatFailsIsTriedEverMoreRarely(t *testing.T) {
+	absent := answer{begins: "podman image exists", err: exec.Command("false").Run()}
+	fails := answer{begins: "podman pull", output: "Error: manifest unknown\n", err: errExit}
+	synctest.Test(t, func(t *testing.T) {
+		query, change := &script{t: t}, &script{t: t}
+		p := system.NewPodman(system.PodmanConfig{
+			Query: query, Generator: func() bool { return true }, Jitter: func() float64 { return 1 },
+			Change: func(string) system.Runner { return change },
+		})
+		var tried []time.Duration
+		began := time.Now()
+		pull := func(with answer) (err error, ran bool) {
+			query.answers, change.answers = []answer{absent}, []answer{with}
+			err = p.PullImage(t.Context(), imageOfShop, func(string) {})
+			return err, len(change.answers) == 0
+		}
+		for time.Since(began) < time.Hour {
+			err, ran := pull(fails)
+			if err == nil || !strings.Contains(err.Error(), "manifest unknown") || !ran && !strings.Contains(err.Error(), "; it is tried again in ") {
+				t.Fatal(err)
+			}
+			if ran {
+				tried = append(tried, time.Since(began))
+			}
+			time.Sleep(5 * time.Second)
+		}
+		want := []time.Duration{0, 15 * time.Second, 45 * time.Second, 105 * time.Second, 225 * time.Second, 465 * time.Second, 945 * time.Second, 1545 * time.Second, 2145 * time.Second, 2745 * time.Second, 3345 * time.Second}
+		if diff := cmp.Diff(want, tried); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+		time.Sleep(10 * time.Minute)
+		if err, ran := pull(answer{begins: "podman pull"}); err != nil || !ran {
+			t.Fatal(err)
+		}
+		if err, ran := pull(fails); err == nil || !ran {
+			t.Errorf("it was had and then lost: %v", err)
+		}
+		if _, ran := pull(fails); ran {
+			t.Error("it was tried again at once")
+		}
+	})
+}
+
 // TestPullImageHasADeadline: other resources have their turn after it.
 func TestPullImageHasADeadline(t *testing.T) {
 	absent := exec.Command("false").Run()
@@ -170,7 +215,7 @@ func TestPullImageHasADeadline(t *testing.T) {
 		})
 		began := time.Now()
 		err := p.PullImage(t.Context(), imageOfShop, func(string) {})
-		if err == nil || !strings.Contains(err.Error(), "it took longer than 1m0s") || time.Since(began) != time.Minute {
+		if err == nil || !strings.Contains(err.Error(), "it is not there after 1m0s; its fetch goes on") || time.Since(began) != time.Minute {
 			t.Errorf("%v after %s", err, time.Since(began))
 		}
 	})
