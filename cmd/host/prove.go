@@ -4,8 +4,10 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"os"
 	"runtime/debug"
@@ -144,22 +146,33 @@ func (p *proving) keep() error {
 }
 
 // cameIn is the digest of the package that this version came in, if it was
-// declared and is still there.
+// declared, or fetched by apt, and is still there; it is among what is kept then.
 func (p *proving) cameIn() (string, error) {
 	view, _, err := store.Read(p.hand.Store.Directory, nil)
 	if err != nil {
 		return "", err
 	}
 	follows, err := agent.Follows(view)
-	if err != nil || follows == nil {
+	if err != nil {
 		return "", err
 	}
-	for _, r := range follows.Resources {
-		if k := r.Package; k != nil && k.Name == packageName && k.Blob != nil && k.Version == version && p.machine.HasContent(k.Blob.Digest) {
-			return k.Blob.Digest, nil
+	if follows != nil {
+		for _, r := range follows.Resources {
+			if k := r.Package; k != nil && k.Name == packageName && k.Blob != nil && k.Version == version && p.machine.HasContent(k.Blob.Digest) {
+				return k.Blob.Digest, nil
+			}
 		}
 	}
-	return "", nil
+	data, err := p.machine.Fetched(packageName, version)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return "", nil
+	case err != nil:
+		return "", err
+	case p.machine.RoomFor(int64(len(data))) != nil:
+		return "", nil // the program is kept all the same
+	}
+	return p.machine.KeepContent(data)
 }
 
 func digestOf(path string) (string, error) {

@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"time"
 )
@@ -30,6 +33,8 @@ type PackagesConfig struct {
 	Broken func() bool   // dpkg was interrupted in the middle of writing its database
 	Wait   time.Duration // how long to wait for the lock; 0 means 10 minutes
 	Poll   time.Duration // how often to look at it; 0 means a second
+
+	Archives string // directory in which apt keeps what it fetched; empty means /var/cache/apt/archives
 }
 
 // Packages installs and removes Debian packages. One change runs at a time; the
@@ -43,6 +48,9 @@ func NewPackages(cfg PackagesConfig) *Packages {
 	}
 	if cfg.Poll == 0 {
 		cfg.Poll = time.Second
+	}
+	if cfg.Archives == "" {
+		cfg.Archives = "/var/cache/apt/archives"
 	}
 	return &Packages{cfg: cfg}
 }
@@ -154,6 +162,17 @@ func (p *Packages) Newest(ctx context.Context, name, release string) (string, er
 		}
 	}
 	return "", nil
+}
+
+// Fetched is the file of a version of a package that apt fetched and still has.
+// The error matches fs.ErrNotExist when there is none.
+func (p *Packages) Fetched(name, version string) ([]byte, error) {
+	name += "_" + strings.ReplaceAll(version, ":", "%3a") + "_*.deb" // the rest is the architecture
+	files, err := filepath.Glob(filepath.Join(p.cfg.Archives, name))
+	if err != nil || len(files) == 0 {
+		return nil, fmt.Errorf("look for %s in %s: %w", name, p.cfg.Archives, fs.ErrNotExist)
+	}
+	return os.ReadFile(files[0])
 }
 
 // Uninstall removes a package and leaves its configuration files. It refuses

@@ -3,7 +3,10 @@ package system_test
 import (
 	"context"
 	"errors"
+	"io/fs"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -297,5 +300,23 @@ func TestInstallFromAFileAndARelease(t *testing.T) {
 	failing := newWorld(t, []answer{quiet}, []answer{{begins: "install", output: "E: no such file", err: errExit}})
 	if err := failing.packages().InstallFile(t.Context(), "demo", "/x.deb", note); err == nil || err.Error() != "install package demo: apt-get: exit status 100: E: no such file" {
 		t.Error(err)
+	}
+}
+
+func TestFetched(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"demo_1%3a2.0-1+b1_amd64.deb", "demo_2.0-1+b1_amd64.deb", "demo-x_3.0_all.deb"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(name), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p := system.NewPackages(system.PackagesConfig{Archives: dir})
+	for version, want := range map[string]string{"1:2.0-1+b1": "demo_1%3a2.0-1+b1_amd64.deb", "2.0-1+b1": "demo_2.0-1+b1_amd64.deb"} {
+		if got, err := p.Fetched("demo", version); err != nil || string(got) != want {
+			t.Errorf("%s: %q, %v", version, got, err)
+		}
+	}
+	if _, err := p.Fetched("demo", "3.0"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("%v", err)
 	}
 }
