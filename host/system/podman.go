@@ -14,6 +14,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // ErrNoContainers is matched when this machine has no podman that makes services
@@ -39,6 +41,7 @@ type PodmanConfig struct {
 	Query     Runner                   // runs the rest of what comes to its end at once
 	Change    func(unit string) Runner // runs what changes something, in a unit of that name, where the host's end does not end it
 	Generator func() bool              // there is podman's generator of units
+	Sync      func() error             // makes durable what podman keeps
 	Wait      time.Duration            // how long an image is waited for, whose fetch goes on then; 0 means 3 minutes
 	Poll      time.Duration            // how often to look for one that somebody else fetches; 0 means a second
 	Jitter    func() float64           // in [0,1), of the delays between attempts; nil means at random
@@ -166,8 +169,8 @@ func imageOf(l listed, images []stored) string {
 	return images[i].Digest
 }
 
-// PullImage fetches an image that is named by its digest, unless it is there. It
-// runs in a unit of its own, which goes on when the host ends, or does not wait any
+// PullImage fetches an image that is named by its digest, unless it is there, and
+// makes it durable, which podman leaves to the kernel. It runs in a unit of its own, which goes on when the host ends, or does not wait any
 // longer; a fetch of it that goes on is waited for. After one that failed the next
 // is not tried before a while, which grows.
 func (p *Podman) PullImage(ctx context.Context, image string, note func(string)) error {
@@ -175,8 +178,11 @@ func (p *Podman) PullImage(ctx context.Context, image string, note func(string))
 		return fmt.Errorf("fetch image: %w", err)
 	}
 	there, err := p.hasImage(ctx, image)
-	if err != nil || there {
+	if err != nil {
 		return err
+	}
+	if there { // since a moment ago, it may be
+		return wrap("make image "+image+" durable", p.cfg.Sync())
 	}
 	if err := p.rests(image); err != nil {
 		return err
@@ -184,6 +190,9 @@ func (p *Podman) PullImage(ctx context.Context, image string, note func(string))
 	err = p.pull(ctx, image, note)
 	if err == nil || ctx.Err() == nil { // what the host's end ends has not failed
 		p.came(image, err)
+	}
+	if err == nil {
+		err = wrap("make image "+image+" durable", p.cfg.Sync())
 	}
 	return err
 }
@@ -276,8 +285,23 @@ func (p *Podman) RemoveContainer(ctx context.Context, name string) error {
 // configuration and the driver of Debian: each change makes new ones, and looking
 // makes none.
 var podmanFiles = []string{
-	"/var/lib/containers/storage/overlay-containers/containers.json",
-	"/var/lib/containers/storage/overlay-images/images.json",
+	podmanStorage + "/overlay-containers/containers.json",
+	podmanStorage + "/overlay-images/images.json",
+}
+
+const podmanStorage = "/var/lib/containers/storage"
+
+// syncStorage makes durable what lies on the file system of podman's storage.
+func syncStorage() error {
+	dir, err := os.Open(podmanStorage)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // it was told to keep it elsewhere
+	}
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	return os.NewSyscallError("syncfs", unix.Syncfs(int(dir.Fd())))
 }
 
 // podmanState tells one state of what podman has from every other; empty where it

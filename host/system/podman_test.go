@@ -21,9 +21,14 @@ const imageOfShop = "registry.test/shop@sha256:111111111111111111111111111111111
 // podman is one whose answers the test knows.
 func podman(query, change *script, generator bool) *system.Podman {
 	return system.NewPodman(system.PodmanConfig{
-		List: query, Query: query, Wait: time.Minute, Generator: func() bool { return generator },
+		List: query, Query: query, Wait: time.Minute, Generator: func() bool { return generator }, Sync: durable(query),
 		Change: func(unit string) system.Runner { return named{unit, change} },
 	})
+}
+
+// durable says in a script that what podman keeps is durable.
+func durable(s *script) func() error {
+	return func() error { _, err := s.Run(context.Background(), "sync"); return err }
 }
 
 // named is a Runner that says in which unit it runs.
@@ -109,7 +114,7 @@ func TestContainers(t *testing.T) {
 }
 
 func TestPullImage(t *testing.T) {
-	absent, there := answer{begins: "podman image exists -- " + imageOfShop, err: exec.Command("false").Run()}, answer{begins: "podman image exists"}
+	absent, there, sync := answer{begins: "podman image exists -- " + imageOfShop, err: exec.Command("false").Run()}, answer{begins: "podman image exists"}, answer{begins: "sync"}
 	pull := answer{begins: "mesh-host-image-1111111111111111.service: podman pull --quiet -- " + imageOfShop}
 	busy := answer{begins: "podman pull", output: "Failed to start transient service unit: Unit mesh-host-image-1111111111111111.service was already loaded or has a fragment file.\n", err: errExit}
 	fetching, waiting := "fetching "+imageOfShop, "waiting for the fetch of "+imageOfShop+" that goes on"
@@ -119,10 +124,11 @@ func TestPullImage(t *testing.T) {
 		notes         []string
 		err           string
 	}{
-		{name: "it is there", query: []answer{there}},
-		{name: "it is fetched", query: []answer{absent}, change: []answer{pull}, notes: []string{fetching}},
-		{name: "somebody fetches it", query: []answer{absent, absent, there}, change: []answer{busy, busy}, notes: []string{fetching, waiting}},
-		{name: "somebody fetched it in vain", query: []answer{absent, absent}, change: []answer{busy, pull}, notes: []string{fetching, waiting}},
+		{name: "it is there", query: []answer{there, sync}},
+		{name: "it cannot be made durable", query: []answer{there, {begins: "sync", err: errExit}}, err: "make image " + imageOfShop + " durable: exit status 100"},
+		{name: "it is fetched", query: []answer{absent, sync}, change: []answer{pull}, notes: []string{fetching}},
+		{name: "somebody fetches it", query: []answer{absent, absent, there, sync}, change: []answer{busy, busy}, notes: []string{fetching, waiting}},
+		{name: "somebody fetched it in vain", query: []answer{absent, absent, sync}, change: []answer{busy, pull}, notes: []string{fetching, waiting}},
 		{name: "the registry does not have it", query: []answer{absent}, notes: []string{fetching},
 			change: []answer{{begins: "pull", output: "Trying to pull\nError: initializing source docker://x: manifest unknown\n", err: errExit}},
 			err:    "fetch image " + imageOfShop + ": podman: exit status 100: Error: initializing source docker://x: manifest unknown"},
@@ -168,7 +174,7 @@ func TestCaseH7PullImageThatFailsIsTriedEverMoreRarely(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		query, change := &script{t: t}, &script{t: t}
 		p := system.NewPodman(system.PodmanConfig{
-			Query: query, Generator: func() bool { return true }, Jitter: func() float64 { return 1 },
+			Query: query, Generator: func() bool { return true }, Jitter: func() float64 { return 1 }, Sync: func() error { return nil },
 			Change: func(string) system.Runner { return change },
 		})
 		var tried []time.Duration

@@ -52,7 +52,7 @@ func New(cfg Config) *System {
 		Services: &Services{},
 		Podman: NewPodman(PodmanConfig{
 			List:  &remembering{runner: answers{}, state: podmanState},
-			Query: answers{}, Change: func(unit string) Runner { return transient{cfg.Runtime, unit} }, Generator: hasGenerator,
+			Query: answers{}, Change: func(unit string) Runner { return transient{cfg.Runtime, unit} }, Generator: hasGenerator, Sync: syncStorage,
 		}),
 	}
 }
