@@ -149,6 +149,16 @@ func (h *Held) ServeDisks(ctx context.Context) error {
 	return (&striker{h.lab, h.Record}).serveAgain(ctx)
 }
 
+// Strikes names a fault of a kind that strikes a machine; empty: none does.
+func (h *Held) Strikes(k fault.Kind, m Machine) string {
+	for _, f := range h.Record.Faults {
+		if f.Kind == k && f.strikes(m) {
+			return f.Name
+		}
+	}
+	return ""
+}
+
 // SpareDisks ends the failing of all disks, so that they can be flushed and stood
 // on. The record keeps the faults: FailDisk.
 func (h *Held) SpareDisks(ctx context.Context) error {

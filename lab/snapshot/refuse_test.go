@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"mesh/lab/fault"
 	"mesh/lab/images"
 	"mesh/lab/lifecycle"
 	"mesh/lab/machine"
@@ -224,6 +225,27 @@ func TestTakeRefused(t *testing.T) {
 	if m := b.take(t, "a", ""); m.Name != "s2" {
 		t.Errorf("the second without a name is called %q", m.Name)
 	}
+}
+
+// A machine whose disk was taken away is refused before any machine is paused, and
+// the fault holds on; where its power is off there is nothing to be taken away.
+func TestTakeWithoutDisk(t *testing.T) {
+	b := newBed(t, t.TempDir())
+	b.raise(t, "a")
+	_, err := b.AddFault(t.Context(), "a", fault.Fault{Name: "gone", Kind: fault.DiskDetached, On: []fault.Target{{Kind: fault.Machine, Name: "two"}}})
+	must(t, err)
+	before := b.Conditions()
+	b.Hook = func(op string, _ bool) error { return fmt.Errorf("%s was done", op) }
+	_, err = b.Snapshots.Take(t.Context(), "a", "", "")
+	b.Hook = nil
+	if exitCode(err) != 1 || !strings.Contains(err.Error(), "`lab fault remove a gone` first") {
+		t.Errorf("exit code %d, %v", exitCode(err), err)
+	}
+	if diff := cmp.Diff(before, b.Conditions()); diff != "" {
+		t.Errorf("(-before +after)\n%s", diff)
+	}
+	must(t, b.Cut(t.Context(), "a", "two"))
+	b.take(t, "a", "")
 }
 
 // hanging is a hypervisor one of whose machines does not stop.

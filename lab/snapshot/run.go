@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"golang.org/x/sync/errgroup"
 
@@ -169,7 +170,8 @@ func (r *restoring) runOn(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := r.held.StrikeAgain(ctx, r.o.Frozen, r.machines...); err != nil {
+	off := func(m lifecycle.Machine) bool { return r.state(m.Name).Memory == "" } // struck when its power is given back
+	if err := r.held.StrikeAgain(ctx, r.o.Frozen, slices.DeleteFunc(slices.Clone(r.machines), off)...); err != nil {
 		return err
 	}
 	return r.each(ctx, func(ctx context.Context, m lifecycle.Machine, _ Machine) error {

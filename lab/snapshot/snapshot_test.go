@@ -441,3 +441,29 @@ func TestRestoreWaitsForItsTurn(t *testing.T) {
 		end()
 	}
 }
+
+// Faults of a machine whose power is off hold again when it is given back, after a
+// restore too.
+func TestFaultsOfAMachineThatIsOff(t *testing.T) {
+	b := newBed(t, t.TempDir())
+	b.raise(t, "a")
+	for _, f := range []fault.Fault{{Kind: fault.DiskSlow, Ops: 10}, {Kind: fault.LinkDown}, {Kind: fault.DiskDetached}, {Kind: fault.DiskError}, {Kind: fault.Pause}} {
+		f.On = []fault.Target{{Kind: fault.Machine, Name: "two"}}
+		_, err := b.AddFault(t.Context(), "a", f)
+		must(t, err)
+	}
+	must(t, b.Cut(t.Context(), "a", "two"))
+	b.take(t, "a", "first")
+	b.restore(t, snapshot.RestoreOptions{Scenario: "a", Snapshot: "first"})
+	listed, err := b.Faults("a")
+	if err != nil || len(listed) != 6 {
+		t.Errorf("faults: %v, %v", listed, err)
+	}
+	must(t, b.RemoveFaults(t.Context(), "a", "pause-two"))
+	must(t, b.PowerOn(t.Context(), "a", "two"))
+	for _, want := range []string{"detached true", "OperationsPerSecond:10", "fails"} {
+		if !strings.Contains(b.Conditions(), want) {
+			t.Errorf("%q does not hold:\n%s", want, b.Conditions())
+		}
+	}
+}

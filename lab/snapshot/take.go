@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"time"
 
+	"mesh/lab/fault"
 	"mesh/lab/lifecycle"
 	"mesh/lab/machine"
 )
@@ -125,6 +126,12 @@ func (t *taking) admit(ctx context.Context) error {
 		}
 		if r.Machines[m.Name].Off {
 			continue
+		}
+		if name := t.held.Strikes(fault.DiskDetached, m); name != "" {
+			return &lifecycle.Error{
+				What: "machine " + m.Name + " has no disk that a snapshot could keep", Why: "fault " + name + " has taken it away",
+				Next: fmt.Sprintf("`lab fault remove %s %s` first", r.Plan.Name, name), Code: codeFailed,
+			}
 		}
 		state, err := t.cfg.Ports.Hypervisor.State(ctx, m.Spec.Name)
 		if err != nil {
