@@ -136,7 +136,7 @@ func (p *fakePlane) serve(l net.Listener) (stop func()) {
 		p.t.Fatal(err)
 	}
 	mux := http.NewServeMux()
-	codec := connect.WithCodec(link.Codec{})
+	codec := connect.WithHandlerOptions(connect.WithCodec(link.Codec{}), connect.WithCompression("gzip", nil, nil))
 	mux.Handle(link.ProcedureEnrol, connect.NewUnaryHandler(link.ProcedureEnrol, p.enrol, codec, connect.WithReadMaxBytes(link.MaxEnrolBytes)))
 	mux.Handle(link.ProcedureWatch, connect.NewServerStreamHandler(link.ProcedureWatch, p.watch, codec))
 	mux.Handle(link.ProcedureFetch, connect.NewUnaryHandler(link.ProcedureFetch, p.fetch, codec))
