@@ -106,10 +106,10 @@ func (w scribe) done(in store.Intent, found store.State) []store.Record {
 	return append(records, w.own(in, found))
 }
 
-// anew says whether a container was started since it was seen before: whatever was
-// owed, it has read what there is now. What a reboot started may be older.
+// anew says whether a container was started since it was seen before, be it by a
+// reboot: what it owed a restart for lasted already, and has been read.
 func anew(before, found store.State) bool {
-	return resource.Running(found) && (!resource.Running(before) || found.Boot == before.Boot && found.Invocation != before.Invocation)
+	return resource.Running(found) && found.Invocation != before.Invocation
 }
 
 // owed makes the debts of a change.
