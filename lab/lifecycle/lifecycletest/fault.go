@@ -3,6 +3,7 @@ package lifecycletest
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"path/filepath"
@@ -67,6 +68,9 @@ func (f diskFaults) SetFault(ctx context.Context, _, disk string, fault volatile
 	return f.change(ctx, "fault of disk "+disk, func() error {
 		if err := fault.Check(); err != nil {
 			return err
+		}
+		if fault.Flush != "" {
+			return errors.New("its machine would never flush again")
 		}
 		name := filepath.Base(disk)
 		if fault == (volatile.Fault{}) {
