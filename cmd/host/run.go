@@ -68,6 +68,7 @@ func (h *host) run(ctx context.Context, interval, trial time.Duration) error {
 	}
 	log := slog.New(h.logHandler(os.Getenv("JOURNAL_STREAM")))
 	s := h.system()
+	s.Remember(system.NewMemory(time.Now))
 	hand, err := h.hand(s, log)
 	if err != nil {
 		return fmt.Errorf("run: %w", err)

@@ -3,6 +3,7 @@ package apply
 import (
 	"context"
 	"maps"
+	"slices"
 
 	"mesh/host/declaration"
 	"mesh/host/resource"
@@ -13,9 +14,9 @@ import (
 // the same is seen again, and the record is the same, another pass over the same
 // declaration would come to the same.
 type Calm struct {
-	keys    []store.Key
-	follows []declaration.Resource // packages that follow a release
-	seen    Seen
+	keys     []store.Key
+	packages []declaration.Resource
+	seen     Seen
 }
 
 // newCalm is of a pass that had this plan and left this record; nil where it had
@@ -27,8 +28,8 @@ func newCalm(d Desired, plan Plan, record store.View, seen Seen) *Calm {
 	}
 	c := &Calm{keys: keys, seen: seen}
 	for _, r := range d.Resources {
-		if r.Package != nil && r.Package.Release != "" {
-			c.follows = append(c.follows, r)
+		if r.Package != nil {
+			c.packages = append(c.packages, r)
 		}
 	}
 	return c
@@ -41,8 +42,10 @@ func (c *Calm) Still(ctx context.Context, m resource.Machine) bool {
 	if err != nil || !maps.Equal(accounts.Users, c.seen.Accounts.Users) || !maps.Equal(accounts.Groups, c.seen.Accounts.Groups) {
 		return false
 	}
-	for _, r := range c.follows {
-		if version, err := resource.Offered(ctx, m, r); err != nil || version != c.seen.Offered[r.Where()] {
+	for _, r := range c.packages {
+		version, err := resource.Offered(ctx, m, r)
+		broken, brokenErr := resource.BrokenVersions(m, r)
+		if err != nil || brokenErr != nil || version != c.seen.Offered[r.Where()] || !slices.Equal(broken, c.seen.Broken[r.Where()]) {
 			return false
 		}
 	}

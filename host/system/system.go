@@ -9,8 +9,6 @@
 // host/resource, host/apply and cmd/host may import it.
 package system
 
-import "time"
-
 // Config is what a System needs.
 type Config struct {
 	Runtime string // directory for what need not last; empty means /run/mesh-host
@@ -41,7 +39,6 @@ func New(cfg Config) *System {
 		cfg.Content = "/var/lib/mesh-host/content"
 	}
 	files := NewFiles(&Linux{}, cfg.Workers)
-	files.Remember(NewMemory(time.Now))
 	return &System{
 		Files:    files,
 		Contents: NewContents(files, cfg.Content),

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"strings"
 	"syscall"
 
 	"mesh/host/system/systemtest"
@@ -46,21 +45,23 @@ func (c *comparison) cut(ctx context.Context, x contender) (err error) {
 		if err := c.from(ctx, x, g, p); err != nil {
 			return err
 		}
-		n, err := count(ctx, g.work, x.env(g), run(p.to)...)
-		if err == nil || errors.Is(err, errNoStrace) && !strings.Contains(err.Error(), "\n") {
+		calls, err := count(ctx, g.work, x.env(g), run(p.to)...)
+		if err == nil {
 			err = disk.Shutdown(systemtest.ShutdownNoLogFlush)
+		}
+		if err == nil {
+			err = disk.Unmount()
 		}
 		if err != nil {
 			return err
 		}
-		if err := disk.Unmount(); err != nil {
+		again, err := systemtest.MountExt4(image, at)
+		if err != nil {
 			return err
 		}
-		if disk, err = systemtest.MountExt4(image, at); err != nil {
-			return err
-		}
+		disk = again
 		line := c.sheet.Line(p.what, x.name)
-		line.Fsyncs = &n
+		line.Fsyncs = calls
 		if p.about != nil {
 			begin, end := p.about(g)
 			line.Durable = fmt.Sprintf("%d of %d", g.check(p.to, begin, end), end-begin)

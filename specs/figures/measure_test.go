@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -87,19 +86,18 @@ func run(ctx context.Context, env []string, argv ...string) error {
 // synced begins a line of strace that is a call which waits for the disk.
 var synced = regexp.MustCompile(`(?m)^(\d+ +)?(fsync|fdatasync|sync|syncfs|sync_file_range)\(`)
 
-// errNoStrace says that calls cannot be counted here.
-var errNoStrace = errors.New("strace is not installed")
-
-// count runs a program and counts its calls that wait for the disk.
-func count(ctx context.Context, dir string, env []string, argv ...string) (int, error) {
+// count runs a program and counts its calls that wait for the disk; nil where
+// strace is not installed.
+func count(ctx context.Context, dir string, env []string, argv ...string) (*int, error) {
 	if _, err := exec.LookPath("strace"); err != nil {
-		return 0, errors.Join(errNoStrace, run(ctx, env, argv...))
+		return nil, run(ctx, env, argv...)
 	}
 	file := filepath.Join(dir, "calls")
 	trace := []string{"strace", "-f", "-qq", "--seccomp-bpf", "-e", "trace=fsync,fdatasync,sync,syncfs,sync_file_range", "-e", "signal=none", "-o", file}
 	if err := run(ctx, env, append(trace, argv...)...); err != nil {
-		return 0, err
+		return nil, err
 	}
 	text, err := os.ReadFile(file)
-	return len(synced.FindAll(text, -1)), err
+	n := len(synced.FindAll(text, -1))
+	return &n, err
 }
