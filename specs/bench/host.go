@@ -38,6 +38,24 @@ type HostStatus struct {
 	Losses []struct {
 		What string `json:"what"`
 	} `json:"losses"`
+	HostVersion string      `json:"host_version"`
+	Program     HostProgram `json:"program"`
+}
+
+// HostProgram is what a host knows of its own versions.
+type HostProgram struct {
+	Kept struct {
+		Version string `json:"version"`
+		Package string `json:"package"`
+	} `json:"kept"`
+	Trial *struct {
+		Version string `json:"version"`
+		Starts  int    `json:"starts"`
+	} `json:"trial"`
+	Broken []struct {
+		Version string `json:"version"`
+		Reason  string `json:"reason"`
+	} `json:"broken"`
 }
 
 // HostResource is one resource of a HostStatus.
