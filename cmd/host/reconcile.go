@@ -60,36 +60,69 @@ With --dry-run nothing is touched: what would be done is said, and why, as
 	return c
 }
 
+// Contents are taken over so many at once, which bounds what is in memory and the
+// files that are open.
+const (
+	contentsAtOnce = 256
+	bytesAtOnce    = 8 << 20
+)
+
 // takeContents takes over what a bundle names by digest, from the directory it
 // came with. What is not there is waited for; what is something else is refused.
 func takeContents(s *system.System, list []declaration.Resource, from string) error {
+	var came [][]byte
+	size := int64(0)
+	keep := func() error {
+		if len(came) == 0 {
+			return nil
+		}
+		err := s.RoomFor(size)
+		if err == nil {
+			err = s.KeepContents(came)
+		}
+		if err != nil {
+			return fmt.Errorf("take over what the bundle names: %w", err)
+		}
+		came, size = nil, 0
+		return nil
+	}
 	for _, blob := range declaration.Blobs(list) {
 		if s.HasContent(blob.Digest) {
 			continue
 		}
-		file, err := os.Open(filepath.Join(from, blob.Digest))
+		data, err := readContent(filepath.Join(from, blob.Digest), blob)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
 		if err != nil {
-			return fmt.Errorf("read what the bundle names: %w", err)
+			return err
 		}
-		data, err := io.ReadAll(io.LimitReader(file, blob.Bytes+1))
-		_ = file.Close()
-		if err == nil && (int64(len(data)) != blob.Bytes || declaration.Digest(data) != blob.Digest) {
-			err = cli.WithCode(cli.Usage, fmt.Errorf("it is not the %d bytes of digest %s", blob.Bytes, declaration.Digest(data)))
+		came, size = append(came, data), size+blob.Bytes
+		if len(came) < contentsAtOnce && size < bytesAtOnce {
+			continue
 		}
-		if err == nil {
-			err = s.RoomFor(blob.Bytes)
-		}
-		if err == nil {
-			_, err = s.KeepContent(data)
-		}
-		if err != nil {
-			return fmt.Errorf("take over %s: %w", file.Name(), err)
+		if err := keep(); err != nil {
+			return err
 		}
 	}
-	return nil
+	return keep()
+}
+
+// readContent reads a file that has to be what the blob says.
+func readContent(path string, blob declaration.Blob) ([]byte, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("read what the bundle names: %w", err)
+	}
+	defer file.Close()
+	data, err := io.ReadAll(io.LimitReader(file, blob.Bytes+1))
+	if err == nil && (int64(len(data)) != blob.Bytes || declaration.Digest(data) != blob.Digest) {
+		err = cli.WithCode(cli.Usage, fmt.Errorf("it is not the %d bytes of digest %s", blob.Bytes, declaration.Digest(data)))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("take over %s: %w", path, err)
+	}
+	return data, nil
 }
 
 // readDocument reads a file, or in for "-", and no more of it than a reader of

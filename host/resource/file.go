@@ -98,31 +98,37 @@ func entries(m Machine, places []string) []Found {
 	return all
 }
 
-// apply writes files whose content is in the declaration together, and those
-// whose content is fetched one by one, because they may be large.
-func (k file) apply(ctx context.Context, m Machine, changes []Change) []error {
+// fetchedAtOnce bounds how much content that is not in the declaration is in
+// memory at once, but for one file, in bytes.
+const fetchedAtOnce = 8 << 20
+
+// apply writes files together.
+func (file) apply(ctx context.Context, m Machine, changes []Change) []error {
 	errs := make([]error, len(changes))
 	var writes []system.Write
 	var which []int
-	for i, c := range changes {
-		if c.Resource.File.Blob != nil {
-			errs[i] = k.fetched(ctx, m, c)
-			continue
+	fetched := 0
+	write := func() {
+		for n, err := range m.Replace(writes) {
+			errs[which[n]] = err
 		}
-		writes, which = append(writes, writeOf(ctx, m, c, []byte(c.Resource.File.Content))), append(which, i)
+		writes, which, fetched = nil, nil, 0
 	}
-	for n, err := range m.Replace(writes) {
-		errs[which[n]] = err
+	for i, c := range changes {
+		content := []byte(c.Resource.File.Content)
+		if blob := c.Resource.File.Blob; blob != nil {
+			if content, errs[i] = m.ReadContent(blob.Digest); errs[i] != nil {
+				continue
+			}
+			fetched += len(content)
+		}
+		writes, which = append(writes, writeOf(ctx, m, c, content)), append(which, i)
+		if fetched >= fetchedAtOnce {
+			write()
+		}
 	}
+	write()
 	return errs
-}
-
-func (file) fetched(ctx context.Context, m Machine, c Change) error {
-	content, err := m.ReadContent(c.Resource.File.Blob.Digest)
-	if err != nil {
-		return err
-	}
-	return m.Replace([]system.Write{writeOf(ctx, m, c, content)})[0]
 }
 
 func writeOf(ctx context.Context, m Machine, c Change, content []byte) system.Write {

@@ -35,32 +35,35 @@ func (f *Files) batch(n int, at func(int) string) *batch {
 }
 
 // each runs do for everything that has not failed, in order.
-func (b *batch) each(do func(i int, dir Dir) error) {
-	for i, err := range b.errs {
-		if err == nil {
+func (b *batch) each(do func(i int, dir Dir) error) { b.among(0, len(b.errs), do) }
+
+// among is each for those from..to-1.
+func (b *batch) among(from, to int, do func(i int, dir Dir) error) {
+	for i := from; i < to; i++ {
+		if b.errs[i] == nil {
 			b.errs[i] = do(i, b.dirs[b.parents[i]])
 		}
 	}
 }
 
-// parallel is each, in any order.
-func (b *batch) parallel(workers int, do func(i int, dir Dir) error) {
+// parallel is among, in any order.
+func (b *batch) parallel(from, to, workers int, do func(i int, dir Dir) error) {
 	if workers <= 1 {
-		b.each(do)
+		b.among(from, to, do)
 		return
 	}
 	var wg sync.WaitGroup
 	work := make(chan int)
-	for range min(workers, len(b.errs)) {
+	for range min(workers, to-from) {
 		wg.Go(func() {
 			for i := range work {
 				b.errs[i] = do(i, b.dirs[b.parents[i]])
 			}
 		})
 	}
-	for i, err := range b.errs {
+	for i, err := range b.errs[from:to] {
 		if err == nil {
-			work <- i
+			work <- from + i
 		}
 	}
 	close(work)

@@ -69,9 +69,35 @@ func (c *Contents) KeepContent(data []byte) (string, error) {
 	return digest, c.keep(digest, data)
 }
 
+// KeepContents keeps each of all durably; they share syncs.
+func (c *Contents) KeepContents(all [][]byte) error {
+	c.tidy.Lock()
+	defer c.tidy.Unlock()
+	if err := c.ready(); err != nil {
+		return err
+	}
+	writes := make([]Write, len(all))
+	for i, data := range all {
+		writes[i] = c.write(sha256Hex(data), data)
+	}
+	return errors.Join(c.files.Replace(writes)...)
+}
+
 func (c *Contents) keep(name string, data []byte) error {
 	c.tidy.Lock()
 	defer c.tidy.Unlock()
+	if err := c.ready(); err != nil {
+		return err
+	}
+	return c.files.Replace([]Write{c.write(name, data)})[0]
+}
+
+func (c *Contents) write(name string, data []byte) Write {
+	return Write{Path: path.Join(c.path, name), Content: data, Access: Access{Mode: 0o600}}
+}
+
+// ready makes the directory, and its name last.
+func (c *Contents) ready() error {
 	found, err := c.files.Look(c.path)
 	switch {
 	case err != nil:
@@ -81,11 +107,7 @@ func (c *Contents) keep(name string, data []byte) error {
 	default: // its name may be there since a moment ago and not last
 		err = c.files.Settle(c.path)
 	}
-	if err != nil {
-		return err
-	}
-	w := Write{Path: path.Join(c.path, name), Content: data, Access: Access{Mode: 0o600}}
-	return c.files.Replace([]Write{w})[0]
+	return err
 }
 
 // packageSuffix is what apt knows a package by.

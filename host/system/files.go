@@ -85,7 +85,15 @@ func (f *Files) Remember(m *Memory) { f.memory = m }
 func (f *Files) Replace(writes []Write) []error {
 	b := f.batch(len(writes), func(i int) string { return writes[i].Path })
 	defer b.close()
-	b.parallel(f.workers, func(i int, dir Dir) error { return prepare(dir, writes[i]) })
+	candidates := make([]File, len(writes))
+	for from := 0; from < len(writes); from += maxOpen {
+		to := min(from+maxOpen, len(writes))
+		b.parallel(from, to, f.workers, func(i int, dir Dir) (err error) {
+			candidates[i], err = prepare(dir, writes[i])
+			return err
+		})
+		b.parallel(from, to, f.workers, func(i int, dir Dir) error { return finish(dir, candidates[i], path.Base(writes[i].Path)) })
+	}
 	b.each(func(i int, dir Dir) error {
 		name := path.Base(writes[i].Path)
 		err := writes[i].check(Temporary(name))
@@ -108,20 +116,33 @@ func (w Write) check(temporary string) error {
 	return w.Check(path.Join(path.Dir(w.Path), temporary))
 }
 
-// prepare writes the file under its temporary name and syncs it.
-func prepare(dir Dir, w Write) error {
+// maxOpen bounds how many files are open at once.
+const maxOpen = 256
+
+// prepare writes the file under its temporary name. Many are written before the
+// first of them is synced, so that one commit of the file system's journal stands
+// for all of them.
+func prepare(dir Dir, w Write) (File, error) {
 	name := path.Base(w.Path)
 	if st, err := dir.Stat(name); err == nil && st.Type != TypeFile {
-		return &InWayError{Path: w.Path, Component: w.Path, Type: st.Type}
+		return nil, &InWayError{Path: w.Path, Component: w.Path, Type: st.Type}
 	}
 	if err := clear(dir, name); err != nil {
-		return err
+		return nil, err
 	}
 	file, err := dir.Create(Temporary(name))
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if err := errors.Join(fill(file, w), file.Close()); err != nil {
+	if err := fill(file, w); err != nil {
+		return nil, errors.Join(err, file.Close(), clear(dir, name))
+	}
+	return file, nil
+}
+
+// finish makes what was prepared durable.
+func finish(dir Dir, file File, name string) error {
+	if err := errors.Join(file.Sync(), file.Close()); err != nil {
 		return errors.Join(err, clear(dir, name))
 	}
 	return nil
@@ -137,8 +158,14 @@ func fill(file File, w Write) error {
 	if err := file.Chmod(w.Mode); err != nil { // after the owner: chown clears set-id bits
 		return err
 	}
-	return file.Sync()
+	if early, ok := file.(starter); ok {
+		early.start()
+	}
+	return nil
 }
+
+// starter is a file that can begin to go to its disk before it is synced.
+type starter interface{ start() }
 
 // Remove takes every file away durably that still has its content. Errors match
 // ErrChanged for those that have not; a file that is gone already is no error.
