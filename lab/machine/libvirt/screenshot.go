@@ -28,9 +28,15 @@ func (h *Hypervisor) Screenshot(ctx context.Context, name string) ([]byte, error
 		var raw bytes.Buffer
 		// The package looks for the picture's type behind the stream, where there is
 		// nothing, and fails after it has handed out a whole picture. One that is cut
-		// short is found out below.
-		if _, err := c.DomainScreenshot(d, &raw, 0, 0); err != nil && raw.Len() == 0 {
-			return err
+		// short is found out below. On a busy machine the stream ends at times before
+		// it has begun; then the daemon is asked again.
+		for range screenshotTries {
+			if _, err = c.DomainScreenshot(d, &raw, 0, 0); raw.Len() > 0 {
+				break
+			}
+		}
+		if raw.Len() == 0 {
+			return errors.Join(errors.New("the daemon hands out nothing"), err)
 		}
 		picture, err := decodeScreen(&raw)
 		if err != nil {
@@ -51,6 +57,9 @@ func decodeScreen(raw *bytes.Buffer) (image.Image, error) {
 	}
 	return decodePPM(raw)
 }
+
+// screenshotTries is how often a screenshot is asked for that does not come.
+const screenshotTries = 5
 
 // maxSide bounds the width and height of a screenshot.
 const maxSide = 8 << 10
