@@ -114,3 +114,6 @@ func Loan(device, record string) (open func(who *syscall.Credential, gid int) (b
 	l := loan{device, record}
 	return l.open, l.close
 }
+
+// At is the hypervisor behind one socket.
+func At(socket string) *Hypervisor { return &Hypervisor{sockets: []string{socket}} }

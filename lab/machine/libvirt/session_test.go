@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -33,7 +34,7 @@ func answering(t *testing.T, answers, hangUpAfter int, silent func()) (socket st
 			if err != nil {
 				return
 			}
-			serving.Go(func() { answer(conn, answers, hangUpAfter, silent) })
+			serving.Go(func() { answer(conn, answers, hangUpAfter, silent, func(uint32) {}) })
 		}
 	})
 	t.Cleanup(func() {
@@ -43,7 +44,20 @@ func answering(t *testing.T, answers, hangUpAfter int, silent func()) (socket st
 	return socket
 }
 
-func answer(conn net.Conn, answers, hangUpAfter int, silent func()) {
+// replies are what a daemon answers, by procedure, beside nothing (libvirt's
+// remote_protocol.x): which kinds of authentication there are, one, none; a domain
+// named "one"; a callback's number.
+var replies = map[uint32][]byte{
+	66:  {0, 0, 0, 1, 0, 0, 0, 0},
+	23:  append([]byte{0, 0, 0, 3, 'o', 'n', 'e', 0}, make([]byte, 20)...),
+	316: {0, 0, 0, 7},
+}
+
+// deregister is the procedure that ends a subscription to events.
+const deregister = 317
+
+// answer is one session; asked hears of each procedure.
+func answer(conn net.Conn, answers, hangUpAfter int, silent func(), asked func(procedure uint32)) {
 	defer conn.Close()
 	for {
 		header := make([]byte, 28)
@@ -53,16 +67,15 @@ func answer(conn net.Conn, answers, hangUpAfter int, silent func()) {
 		if _, err := io.CopyN(io.Discard, conn, int64(binary.BigEndian.Uint32(header))-28); err != nil {
 			return
 		}
+		procedure := binary.BigEndian.Uint32(header[12:])
+		asked(procedure)
 		if answers == 0 {
 			silent()
 			continue
 		}
 		answers--
 		binary.BigEndian.PutUint32(header[16:], 1) // a reply
-		reply := header
-		if binary.BigEndian.Uint32(header[12:]) == 66 { // which kinds of authentication: one, none
-			reply = append(reply, 0, 0, 0, 1, 0, 0, 0, 0)
-		}
+		reply := append(header, replies[procedure]...)
 		binary.BigEndian.PutUint32(reply, uint32(len(reply)))
 		for _, b := range reply { // as slowly as can be
 			if _, err := conn.Write([]byte{b}); err != nil {
@@ -121,5 +134,39 @@ func TestOpeningBearsAnyEnd(t *testing.T) {
 			t.Errorf("given up after %d times 5 µs: %v", n, err)
 		}
 		cancel()
+	}
+}
+
+// Whoever gives up waiting hangs up, and asks for nothing more: daemons have
+// crashed on a subscription that ended with its session.
+func TestWaitingIsGivenUp(t *testing.T) {
+	t.Cleanup(func() { goleak.VerifyNone(t) })
+	socket := filepath.Join(t.TempDir(), "sock")
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	enough := errors.New("enough")
+	var asked []uint32
+	var serving sync.WaitGroup
+	serving.Go(func() {
+		conn, err := l.Accept()
+		if err != nil {
+			return
+		}
+		answer(conn, -1, 0, func() {}, func(procedure uint32) {
+			if asked = append(asked, procedure); procedure == 23 { // the last question of all
+				time.AfterFunc(50*time.Millisecond, func() { cancel(enough) })
+			}
+		})
+	})
+	if _, err := libvirt.At(socket).Wait(ctx, "one"); !errors.Is(err, enough) {
+		t.Errorf("%v", err)
+	}
+	_ = l.Close()
+	serving.Wait()
+	if slices.Contains(asked, deregister) || len(asked) < 4 {
+		t.Errorf("asked for %d", asked)
 	}
 }

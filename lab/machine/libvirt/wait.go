@@ -45,17 +45,18 @@ func (h *Hypervisor) waitEnd(ctx context.Context, name string) (seen machine.Cau
 	if err != nil {
 		return seen, ended(ctx, err)
 	}
-	defer hangUp()
-	listening, stop := context.WithCancel(ctx)
-	defer stop()
-	// Subscribed before looking, so that no end falls between the two.
-	events, err := c.LifecycleEvents(listening)
+	// Subscribed before looking, so that no end falls between the two; and until
+	// the connection ends, which is the end of the subscription, too: a daemon that
+	// is still at one when the other comes may read a list that is gone (libvirt 9.0
+	// does, and all that is asked of it then fails).
+	events, err := c.LifecycleEvents(context.WithoutCancel(ctx))
 	if err != nil {
+		hangUp()
 		return seen, ended(ctx, err)
 	}
 	defer func() {
-		stop()
-		for range events { // its sender does not look at the context while it sends
+		hangUp()
+		for range events { // its sender does not look whether anybody hears it
 		}
 	}()
 	exit, release := watchProcess(name)
