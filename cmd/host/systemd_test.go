@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -94,8 +95,8 @@ func TestUnitUnderSystemd(t *testing.T) {
 	cmd.WaitDelay = time.Second
 	before := scopes()
 	out, err := cmd.CombinedOutput()
-	for _, dir := range scopes() {
-		if !strings.Contains(strings.Join(before, " "), dir) {
+	for _, dir := range slices.Backward(scopes()) {
+		if !slices.Contains(before, dir) {
 			_ = os.Remove(dir)
 		}
 	}
@@ -119,11 +120,17 @@ one again: active
 	}
 }
 
-// scopes are what a service manager leaves of itself in the control groups.
+// scopes are what a service manager leaves of itself in the control groups, the
+// innermost last.
 func scopes() []string {
-	all, _ := filepath.Glob("/sys/fs/cgroup/init.scope")
-	more, _ := filepath.Glob("/sys/fs/cgroup/*/init.scope")
-	return append(all, more...)
+	var all []string
+	for _, name := range []string{"init.scope", "app.slice", "app.slice/*.service"} {
+		for _, below := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/*"} {
+			found, _ := filepath.Glob(filepath.Join(below, name))
+			all = append(all, found...)
+		}
+	}
+	return all
 }
 
 // unitUnder puts the unit and the programs into root.
