@@ -88,7 +88,11 @@ var _ = Describe("Faults", Label("lab", "fault"), Ordered, func() {
 		Expect(full.Stderr).To(ContainSubstring("No space left on device"))
 		Expect(lab().Run(ctx, "", "fault", "remove", mesh.Name, "disk-full-two").Err()).To(Succeed())
 		Expect(two.Sh(ctx, write).Err()).To(Succeed())
-	}, SpecTimeout(time.Minute))
+		strike(ctx, "disk-full", "two", "--leave", "4MiB")
+		Expect(two.Sh(ctx, write).Err()).To(Succeed())
+		Expect(two.Sh(ctx, strings.Replace(write, "count=16", "count=96", 1)).Code).NotTo(BeZero())
+		Expect(lab().Run(ctx, "", "fault", "remove", mesh.Name, "disk-full-two").Err()).To(Succeed())
+	}, SpecTimeout(2*time.Minute))
 
 	It("has the issuer refuse, and answer again", func(ctx SpecContext) {
 		const directory = "curl --silent --output /dev/null --write-out '%{http_code}' https://acme.world.test:14000/dir"

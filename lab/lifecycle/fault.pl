@@ -7,6 +7,11 @@ my $title = "mesh-lab-fault $name";
 if ($what eq 'fill') {    # the file system of /, but for so many bytes
 	unlink $file;
 	my ($free, $size) = split ' ', `stat -f -c '%f %S' /`;
+	# The file system keeps some of what it calls free for itself: ext4(5).
+	for my $kept (glob '/sys/fs/ext4/*/reserved_clusters') {
+		open my $number, '<', $kept or die "$kept: $!\n";
+		$free -= readline $number;
+	}
 	# Metadata takes some of it: less is tried where all is too much.
 	for my $less (0, 1 << 20, 4 << 20, 16 << 20) {
 		my $bytes = $free * $size - $much - $less;
