@@ -1,0 +1,131 @@
+package specs_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"mesh/specs/bench"
+)
+
+// shop is a program in an image, which the packages' service of a world offers
+// beside the project's packages.
+type shop struct {
+	packages string // directory of all that machines are offered
+	image    string // by its digest
+}
+
+// newShop builds the program and packs it; nothing is fetched.
+func newShop(ctx context.Context, dir string) (shop, error) {
+	program := filepath.Join(dir, "program")
+	build := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-trimpath", "-ldflags=-s -w", "-o", program, "./testdata/shop")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		return shop{}, fmt.Errorf("build the program of the containers: %w: %s", err, out)
+	}
+	binary, err := os.ReadFile(program)
+	if err != nil {
+		return shop{}, err
+	}
+	s := shop{packages: filepath.Join(dir, "packages")}
+	if err := os.Mkdir(s.packages, 0o755); err != nil {
+		return shop{}, err
+	}
+	debs, err := filepath.Glob(filepath.Join(*packagesDir, "*.deb"))
+	if err != nil {
+		return shop{}, err
+	}
+	for _, deb := range debs {
+		content, err := os.ReadFile(deb)
+		if err != nil {
+			return shop{}, err
+		}
+		if err := os.WriteFile(filepath.Join(s.packages, filepath.Base(deb)), content, 0o644); err != nil {
+			return shop{}, err
+		}
+	}
+	layout, digest, err := bench.Image(binary)
+	if err != nil {
+		return shop{}, err
+	}
+	s.image = "packages.world.test/mesh/shop@" + digest
+	return s, os.WriteFile(filepath.Join(s.packages, "shop.oci.tar"), layout, 0o644)
+}
+
+// declare is a bundle with one container of the image, and all that it needs.
+func (s shop) declare(secret string) (string, error) {
+	type members map[string]any
+	file := func(id, path, mode, content string) members {
+		return members{"id": id, "file": members{"path": path, "mode": mode, "content": content}}
+	}
+	b, err := json.Marshal(members{"format": 3, "resources": []members{
+		{"id": "shop/podman", "package": members{"name": "podman"}},
+		file("shop/registry", "/etc/containers/registries.conf.d/world.conf", "0644", "[[registry]]\nlocation = \"packages.world.test\"\ninsecure = true\n"),
+		{"id": "shop/directory", "directory": members{"path": "/etc/shop"}},
+		file("shop/key", "/etc/shop/key", "0600", secret),
+		{"id": "shop/data", "directory": members{"path": "/srv/shop"}},
+		{"id": "shop/shop", "container": members{
+			"name": "shop", "image": s.image, "arguments": []string{"a b", "100 % $HOME"},
+			"environment": []members{{"name": "GREETING", "value": `hello "you" $HOME`}},
+			"ports":       []members{{"port": 8080, "to": 80}},
+			"volumes":     []members{{"source": "/srv/shop", "target": "/data"}, {"source": "cache", "target": "/cache"}},
+			"secrets":     []members{{"name": "key", "path": "/etc/shop/key"}},
+			"restart_on":  []string{"shop/key"},
+		}},
+	}})
+	return string(b), err
+}
+
+// answers is what the program says with a secret.
+func answers(secret string) string {
+	return fmt.Sprintf(`["a b" "100 %% $HOME"] "hello \"you\" $HOME" %x`, sha256.Sum256([]byte(secret)))
+}
+
+var _ = Describe("A container", Label("apply"), func() {
+	It("comes with podman, is given its secret, and shows it to nobody", func(ctx SpecContext) {
+		s, err := newShop(ctx, GinkgoT().TempDir())
+		Expect(err).NotTo(HaveOccurred())
+		offering := lab()
+		offering.Packages = s.packages
+		mesh, result := offering.Raise(ctx, "single", runID+"-shop", "--no-place")
+		keep(mesh, []string{"one"})
+		DeferCleanup(func(ctx SpecContext) {
+			Expect(mesh.Destroy(ctx).Err()).To(Succeed())
+			forget(mesh)
+		}, NodeTimeout(3*time.Minute))
+		Expect(result.Err()).To(Succeed())
+		one := mesh.Machine("one")
+		install(ctx, one)
+
+		const secret = "a secret of the shop\n"
+		bundle, err := s.declare(secret)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(one.Write(ctx, "/root/shop.json", bundle)).To(Succeed())
+		Expect(one.Sh(ctx, "mesh-host reconcile /root/shop.json").Err()).To(Succeed())
+		status, err := one.Host(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(status.Statuses()).To(HaveKeyWithValue("shop/shop", "changed"))
+		said := one.Sh(ctx, "bash -c 'exec 3<>/dev/tcp/127.0.0.1/8080 && cat <&3'").Stdout
+		Expect(strings.TrimSpace(said)).To(Equal(answers(secret)))
+
+		for what, script := range map[string]string{
+			"podman":       "podman container inspect mesh-shop; podman image inspect --format json " + s.image,
+			"systemd":      "systemctl cat mesh-shop.service; systemctl show mesh-shop.service",
+			"processes":    "cat /proc/[0-9]*/cmdline /proc/[0-9]*/environ",
+			"the journal":  "journalctl --no-pager",
+			"the host":     "mesh-host status --json; mesh-host why shop --json",
+			"podman's own": "grep --recursive --text --only-matching 'a secret of the shop' /var/lib/containers /run/containers /run/systemd /etc/containers || true",
+		} {
+			Expect(one.Sh(ctx, script).Stdout).NotTo(ContainSubstring("a secret of the shop"), what)
+		}
+	}, SpecTimeout(12*time.Minute))
+})
