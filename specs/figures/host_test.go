@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -58,6 +59,9 @@ func TestHost(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := &comparison{t: t, dir: dir}
+	if load, err := os.ReadFile("/proc/loadavg"); err == nil {
+		c.notes = append(c.notes, "load of the machine when it began: "+strings.TrimSpace(string(load)))
+	}
 	var there []contender
 	for _, x := range contenders(*hostBin) {
 		if !x.installed() {
