@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -90,11 +89,7 @@ func (r *rig) mount() error {
 	return nil
 }
 
-// unmount lets no process be started meanwhile: until one that was has become
-// another program, it keeps open what this one had open on the file system.
 func (r *rig) unmount() error {
-	syscall.ForkLock.RLock()
-	defer syscall.ForkLock.RUnlock()
 	var errs []error
 	for len(r.mounts) > 0 {
 		last := len(r.mounts) - 1
