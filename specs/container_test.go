@@ -17,11 +17,11 @@ import (
 	"mesh/specs/bench"
 )
 
-// shop is a program in an image, which the packages' service of a world offers
+// shop is a program in two images, which the packages' service of a world offers
 // beside the project's packages.
 type shop struct {
-	packages string // directory of all that machines are offered
-	image    string // by its digest
+	packages      string // directory of all that machines are offered
+	first, second string // images, by their digests
 }
 
 // newShop builds the program and packs it; nothing is fetched.
@@ -53,16 +53,21 @@ func newShop(ctx context.Context, dir string) (shop, error) {
 			return shop{}, err
 		}
 	}
-	layout, digest, err := bench.Image(binary)
-	if err != nil {
-		return shop{}, err
+	for name, image := range map[string]*string{"first": &s.first, "second": &s.second} {
+		layout, digest, err := bench.Image(binary, name)
+		if err != nil {
+			return shop{}, err
+		}
+		*image = "packages.world.test/mesh/shop@" + digest
+		if err := os.WriteFile(filepath.Join(s.packages, name+".oci.tar"), layout, 0o644); err != nil {
+			return shop{}, err
+		}
 	}
-	s.image = "packages.world.test/mesh/shop@" + digest
-	return s, os.WriteFile(filepath.Join(s.packages, "shop.oci.tar"), layout, 0o644)
+	return s, nil
 }
 
-// declare is a bundle with one container of the image, and all that it needs.
-func (s shop) declare(secret string) (string, error) {
+// declare is a bundle with one container of an image, and all that it needs.
+func (s shop) declare(image, secret string) (string, error) {
 	type members map[string]any
 	file := func(id, path, mode, content string) members {
 		return members{"id": id, "file": members{"path": path, "mode": mode, "content": content}}
@@ -74,7 +79,7 @@ func (s shop) declare(secret string) (string, error) {
 		file("shop/key", "/etc/shop/key", "0600", secret),
 		{"id": "shop/data", "directory": members{"path": "/srv/shop"}},
 		{"id": "shop/shop", "container": members{
-			"name": "shop", "image": s.image, "arguments": []string{"a b", "100 % $HOME"},
+			"name": "shop", "image": image, "arguments": []string{"a b", "100 % $HOME"},
 			"environment": []members{{"name": "GREETING", "value": `hello "you" $HOME`}},
 			"ports":       []members{{"port": 8080, "to": 80}},
 			"volumes":     []members{{"source": "/srv/shop", "target": "/data"}, {"source": "cache", "target": "/cache"}},
@@ -90,9 +95,31 @@ func answers(secret string) string {
 	return fmt.Sprintf(`["a b" "100 %% $HOME"] "hello \"you\" $HOME" %x`, sha256.Sum256([]byte(secret)))
 }
 
-var _ = Describe("A container", Label("apply"), func() {
-	It("comes with podman, is given its secret, and shows it to nobody", func(ctx SpecContext) {
-		s, err := newShop(ctx, GinkgoT().TempDir())
+// whatRuns names the container that runs, and the run of its service.
+const whatRuns = `podman container inspect --format '{{.Id}}' mesh-shop; systemctl show --property=InvocationID mesh-shop.service`
+
+var _ = Describe("A container", Label("apply"), Ordered, func() {
+	var (
+		s   shop
+		one *bench.Machine
+	)
+	reconcile := func(ctx context.Context, image, secret string) bench.HostStatus {
+		GinkgoHelper()
+		bundle, err := s.declare(image, secret)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(one.Write(ctx, "/root/shop.json", bundle)).To(Succeed())
+		Expect(one.Sh(ctx, "mesh-host reconcile /root/shop.json").Err()).To(Succeed())
+		status, err := one.Host(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		return status
+	}
+	says := func(ctx context.Context) string {
+		return strings.TrimSpace(one.Sh(ctx, "bash -c 'exec 3<>/dev/tcp/127.0.0.1/8080 && cat <&3'").Stdout)
+	}
+
+	BeforeAll(func(ctx SpecContext) {
+		var err error
+		s, err = newShop(ctx, GinkgoT().TempDir())
 		Expect(err).NotTo(HaveOccurred())
 		offering := lab()
 		offering.Packages = s.packages
@@ -103,22 +130,18 @@ var _ = Describe("A container", Label("apply"), func() {
 			forget(mesh)
 		}, NodeTimeout(3*time.Minute))
 		Expect(result.Err()).To(Succeed())
-		one := mesh.Machine("one")
+		one = mesh.Machine("one")
 		install(ctx, one)
+	}, NodeTimeout(6*time.Minute))
 
+	It("comes with podman, is given its secret, and shows it to nobody", func(ctx SpecContext) {
 		const secret = "a secret of the shop\n"
-		bundle, err := s.declare(secret)
-		Expect(err).NotTo(HaveOccurred())
-		Expect(one.Write(ctx, "/root/shop.json", bundle)).To(Succeed())
-		Expect(one.Sh(ctx, "mesh-host reconcile /root/shop.json").Err()).To(Succeed())
-		status, err := one.Host(ctx)
-		Expect(err).NotTo(HaveOccurred())
+		status := reconcile(ctx, s.first, secret)
 		Expect(status.Statuses()).To(HaveKeyWithValue("shop/shop", "changed"))
-		said := one.Sh(ctx, "bash -c 'exec 3<>/dev/tcp/127.0.0.1/8080 && cat <&3'").Stdout
-		Expect(strings.TrimSpace(said)).To(Equal(answers(secret)))
+		Expect(says(ctx)).To(Equal(answers(secret)))
 
 		for what, script := range map[string]string{
-			"podman":       "podman container inspect mesh-shop; podman image inspect --format json " + s.image,
+			"podman":       "podman container inspect mesh-shop; podman image inspect --format json " + s.first,
 			"systemd":      "systemctl cat mesh-shop.service; systemctl show mesh-shop.service",
 			"processes":    "cat /proc/[0-9]*/cmdline /proc/[0-9]*/environ",
 			"the journal":  "journalctl --no-pager",
@@ -127,5 +150,20 @@ var _ = Describe("A container", Label("apply"), func() {
 		} {
 			Expect(one.Sh(ctx, script).Stdout).NotTo(ContainSubstring("a secret of the shop"), what)
 		}
-	}, SpecTimeout(12*time.Minute))
+	}, SpecTimeout(8*time.Minute))
+
+	It("is not touched by the same once more, and is replaced once by another digest", func(ctx SpecContext) {
+		const secret = "a secret of the shop\n"
+		before := one.Sh(ctx, whatRuns).Stdout
+		Expect(reconcile(ctx, s.first, secret).Statuses()).To(HaveKeyWithValue("shop/shop", "in_sync"))
+		Expect(one.Sh(ctx, whatRuns).Stdout).To(Equal(before))
+
+		Expect(reconcile(ctx, s.second, secret).Statuses()).To(HaveKeyWithValue("shop/shop", "changed"))
+		Expect(one.Sh(ctx, whatRuns).Stdout).NotTo(Equal(before))
+		Expect(one.Sh(ctx, "podman container inspect --format '{{.ImageName}}' mesh-shop").Stdout).To(ContainSubstring(s.second))
+		Expect(one.Sh(ctx, "journalctl --no-pager --unit=mesh-shop.service | grep --count ': Started mesh-shop.service'").Stdout).To(Equal("2\n"))
+
+		Expect(reconcile(ctx, s.second, "another\n").Statuses()).To(HaveKeyWithValue("shop/shop", "changed"))
+		Expect(says(ctx)).To(Equal(answers("another\n")))
+	}, SpecTimeout(6*time.Minute))
 })

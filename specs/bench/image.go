@@ -10,10 +10,10 @@ import (
 )
 
 // Image is a container image of one program, as one file: an OCI image layout, to
-// be put beside the packages that machines are offered. The digest, "sha256:…", is
-// what it is fetched by.
+// be put beside the packages that machines are offered. label is what tells images
+// of one program apart. The digest, "sha256:…", is what it is fetched by.
 // https://github.com/opencontainers/image-spec/blob/main/image-layout.md
-func Image(program []byte) (layout []byte, digest string, err error) {
+func Image(program []byte, label string) (layout []byte, digest string, err error) {
 	layer, err := tarOf(map[string][]byte{"program": program}, 0o755)
 	if err != nil {
 		return nil, "", err
@@ -27,7 +27,7 @@ func Image(program []byte) (layout []byte, digest string, err error) {
 	content := add("application/vnd.oci.image.layer.v1.tar", layer)
 	config, err := json.Marshal(map[string]any{
 		"architecture": runtime.GOARCH, "os": "linux",
-		"config": map[string]any{"Entrypoint": []string{"/program"}},
+		"config": map[string]any{"Entrypoint": []string{"/program"}, "Labels": map[string]string{"label": label}},
 		"rootfs": map[string]any{"type": "layers", "diff_ids": []any{content["digest"]}},
 	})
 	if err != nil {
