@@ -49,13 +49,16 @@ func (h *Hypervisor) waitEnd(ctx context.Context, name string) (seen machine.Cau
 	// the connection ends, which is the end of the subscription, too: a daemon that
 	// is still at one when the other comes may read a list that is gone (libvirt 9.0
 	// does, and all that is asked of it then fails).
-	events, err := c.LifecycleEvents(context.WithoutCancel(ctx))
+	listening, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	events, err := c.LifecycleEvents(listening)
 	if err != nil {
 		hangUp()
 		return seen, ended(ctx, err)
 	}
 	defer func() {
 		hangUp()
+		stop() // the connection may have ended before the library knew of the subscription
 		for range events { // its sender does not look whether anybody hears it
 		}
 	}()
