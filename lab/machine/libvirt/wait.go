@@ -58,7 +58,7 @@ func (h *Hypervisor) waitEnd(ctx context.Context, name string) (seen machine.Cau
 	}
 	defer func() {
 		hangUp()
-		stop() // the connection may have ended before the library knew of the subscription
+		stop()             // the connection may have ended before the library knew of the subscription
 		for range events { // its sender does not look whether anybody hears it
 		}
 	}()
