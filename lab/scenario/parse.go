@@ -12,15 +12,12 @@ import (
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/lexer"
 	"github.com/goccy/go-yaml/parser"
-	"github.com/goccy/go-yaml/token"
+
+	"mesh/nesting"
 )
 
 // SizeLimit is how many bytes a document may have.
 const SizeLimit = 64 << 10
-
-// nestingLimit is how deep brackets may stand in brackets. A scenario needs two;
-// the parser's work grows with the square of the depth.
-const nestingLimit = 16
 
 // root names the document itself in messages.
 const root = "scenario"
@@ -62,8 +59,8 @@ func (d *decoder) syntax(content []byte) ast.Node {
 		return nil
 	}
 	tokens := lexer.Tokenize(string(content))
-	if where, deep := tooDeep(tokens); deep {
-		d.add(where, "more than %d brackets are open here, and the document is not read; close some", nestingLimit)
+	if deep := nesting.TooDeep(tokens); deep != nil {
+		d.add(Position{deep.Position.Line, deep.Position.Column}, "more than %d brackets are open here, and the document is not read; close some", nesting.Limit)
 		return nil
 	}
 	file, err := parser.Parse(tokens, 0, parser.AllowDuplicateMapKey())
@@ -92,23 +89,6 @@ func (d *decoder) syntax(content []byte) ast.Node {
 	}
 	d.add(at(bodies[1]), "a second document begins here; a file holds one scenario")
 	return nil
-}
-
-// tooDeep finds the first bracket beyond nestingLimit.
-func tooDeep(tokens token.Tokens) (Position, bool) {
-	depth := 0
-	for _, t := range tokens {
-		switch t.Type {
-		case token.SequenceStartType, token.MappingStartType:
-			depth++
-		case token.SequenceEndType, token.MappingEndType:
-			depth--
-		}
-		if depth > nestingLimit {
-			return Position{t.Position.Line, t.Position.Column}, true
-		}
-	}
-	return Position{}, false
 }
 
 // badByte finds the first byte that is not part of UTF-8 text.

@@ -12,6 +12,8 @@ import (
 	"github.com/goccy/go-yaml/lexer"
 	"github.com/goccy/go-yaml/parser"
 	"github.com/goccy/go-yaml/token"
+
+	"mesh/nesting"
 )
 
 // Problem is one thing wrong with a configuration.
@@ -99,8 +101,8 @@ func (r *reader) document(text []byte) ast.Node {
 		return nil
 	}
 	tokens := lexer.Tokenize(string(text))
-	if deep := tooDeep(tokens); deep != nil {
-		r.problemAt(deep, "more than %d brackets are open here: it is not read, close some", maxNesting)
+	if deep := nesting.TooDeep(tokens); deep != nil {
+		r.problemAt(deep, "more than %d brackets are open here: it is not read, close some", nesting.Limit)
 		return nil
 	}
 	file, err := parser.Parse(tokens, 0, parser.AllowDuplicateMapKey())
@@ -120,27 +122,6 @@ func (r *reader) document(text []byte) ast.Node {
 		return nil
 	}
 	return file.Docs[0].Body
-}
-
-// maxNesting is how deep brackets may stand in brackets. A configuration needs
-// two; the parser's work grows with the square of the depth.
-const maxNesting = 16
-
-// tooDeep is the first bracket beyond maxNesting; nil for none.
-func tooDeep(tokens token.Tokens) *token.Token {
-	depth := 0
-	for _, t := range tokens {
-		switch t.Type {
-		case token.SequenceStartType, token.MappingStartType:
-			depth++
-		case token.SequenceEndType, token.MappingEndType:
-			depth--
-		}
-		if depth > maxNesting {
-			return t
-		}
-	}
-	return nil
 }
 
 // mapping reads n as a mapping of keys. where names n in problems.
