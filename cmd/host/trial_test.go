@@ -173,6 +173,16 @@ func (u *unit) kept(running *exec.Cmd, stderr *bytes.Buffer) {
 	}
 }
 
+// proved installs the first version, and stops it when it is kept.
+func (u *unit) proved() {
+	u.t.Helper()
+	u.install("")
+	cmd, _, stderr := u.start()
+	u.notified()
+	u.kept(cmd, stderr)
+	u.stop(cmd)
+}
+
 func (u *unit) stop(cmd *exec.Cmd) {
 	u.t.Helper()
 	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
@@ -229,11 +239,7 @@ func TestCaseH12VersionProvesItself(t *testing.T) {
 // replaced by the one before, which runs (case H11).
 func TestCaseH11VersionThatCannotReadTheRecord(t *testing.T) {
 	u := newUnit(t)
-	u.install("")
-	cmd, _, stderr := u.start()
-	u.notified()
-	u.kept(cmd, stderr)
-	u.stop(cmd)
+	u.proved()
 	before, err := digestOf(u.program)
 	if err != nil {
 		t.Fatal(err)
@@ -283,11 +289,7 @@ func TestCaseH11VersionThatCannotReadTheRecord(t *testing.T) {
 // A version on trial that ends with an error is remembered with its own words.
 func TestVersionOnTrialSaysWhyItEnds(t *testing.T) {
 	u := newUnit(t)
-	u.install("")
-	cmd, _, stderr := u.start()
-	u.notified()
-	u.kept(cmd, stderr)
-	u.stop(cmd)
+	u.proved()
 
 	u.install("2")
 	lock, err := os.Create(filepath.Join(u.root, "run/agent.lock"))
@@ -298,7 +300,7 @@ func TestVersionOnTrialSaysWhyItEnds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd, _, _ = u.start()
+	cmd, _, _ := u.start()
 	if err := cmd.Wait(); cmd.ProcessState.ExitCode() != 1 {
 		t.Fatalf("it ended with %v", err)
 	}
@@ -319,11 +321,7 @@ func unreadable(t *testing.T, path string) {
 // A program that the kernel does not even start is replaced all the same.
 func TestVersionThatIsNoProgram(t *testing.T) {
 	u := newUnit(t)
-	u.install("")
-	cmd, _, stderr := u.start()
-	u.notified()
-	u.kept(cmd, stderr)
-	u.stop(cmd)
+	u.proved()
 	u.put([]byte("\x7fELF, and nothing behind it"))
 	for range upgrade.Attempts {
 		u.watch([]string{"trial", "begin"})
