@@ -86,14 +86,7 @@ func reconciled(ctx context.Context, m *bench.Machine, bundle string, code int) 
 
 var _ = Describe("Every kind of resource", Label("apply", "kinds"), func() {
 	It("is applied, kept, reloaded, refused and taken away on a real system", func(ctx SpecContext) {
-		mesh, raise := lab().Raise(ctx, "single", runID+"-kinds")
-		keep(mesh, []string{"one"})
-		DeferCleanup(func(ctx SpecContext) {
-			forget(mesh)
-			Expect(mesh.Destroy(ctx).Err()).To(Succeed())
-		}, NodeTimeout(time.Minute))
-		Expect(raise.Err()).To(Succeed())
-		one := mesh.Machine("one")
+		_, one := raiseOne(ctx, "kinds")
 		install(ctx, one)
 		r := one.Sh(ctx, prepareSources)
 		Expect(r.Err()).To(Succeed())

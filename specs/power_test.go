@@ -45,14 +45,7 @@ var _ = Describe("Power", Label("power"), func() {
 	var disks disksOf
 
 	BeforeEach(func(ctx SpecContext) {
-		var raised bench.Result
-		mesh, raised = lab().Raise(ctx, "single", runID+"-power")
-		keep(mesh, []string{"one"})
-		DeferCleanup(func(ctx SpecContext) {
-			forget(mesh)
-			Expect(mesh.Destroy(ctx).Err()).To(Succeed())
-		}, NodeTimeout(2*time.Minute))
-		Expect(raised.Err()).To(Succeed())
+		mesh, _ = raiseOne(ctx, "power")
 		Expect(mesh.Status(ctx, &disks)).To(Succeed())
 		if !disks.Disks.Volatile {
 			Skip("what is not flushed survives a power cut here: " + disks.Disks.Problem)

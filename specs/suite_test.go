@@ -3,6 +3,7 @@
 package specs_test
 
 import (
+	"context"
 	"flag"
 	"fmt"
 	"os"
@@ -44,6 +45,19 @@ var runID = fmt.Sprintf("s%d", os.Getpid())
 var raised struct {
 	sync.Mutex
 	meshes map[*bench.Mesh][]string
+}
+
+// raiseOne raises the scenario of one machine as runID-suffix until the spec ends.
+func raiseOne(ctx context.Context, suffix string) (*bench.Mesh, *bench.Machine) {
+	GinkgoHelper()
+	mesh, raised := lab().Raise(ctx, "single", runID+"-"+suffix)
+	keep(mesh, []string{"one"})
+	DeferCleanup(func(ctx SpecContext) {
+		forget(mesh)
+		Expect(mesh.Destroy(ctx).Err()).To(Succeed())
+	}, NodeTimeout(2*time.Minute))
+	Expect(raised.Err()).To(Succeed())
+	return mesh, mesh.Machine("one")
 }
 
 func keep(mesh *bench.Mesh, machines []string) {

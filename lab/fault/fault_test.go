@@ -14,6 +14,7 @@ import (
 	"mesh/lab/fault"
 	"mesh/lab/scenario"
 	"mesh/lab/underlay"
+	"mesh/nesting"
 )
 
 // town has machines, segments and routers, and one name of two things.
@@ -292,7 +293,8 @@ func TestTimelineRefused(t *testing.T) {
 		"steps: [{at: 1s, fault: loss, on: one}]":                                                   "share: loss needs it",
 		"steps: [{at: 1s, fault: pause, on: vm:one}]":                                               `"vm" is no kind of target`,
 		"steps: [{at: 1s, fault: pause, on: [one, {a: b}]}]":                                        "a word is wanted",
-		"steps: [":        "not YAML",
+		"steps: [": "not YAML",
+		"steps:\n- [" + strings.Repeat("[", nesting.Limit): "t.yaml:2:19: more than 16 brackets",
 		"a: 1\n---\nb: 2": "this has 2",
 	} {
 		_, err := fault.ParseTimeline("t.yaml", strings.NewReader(text))

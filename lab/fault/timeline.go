@@ -11,11 +11,13 @@ import (
 
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/lexer"
 	"github.com/goccy/go-yaml/parser"
 	yamltoken "github.com/goccy/go-yaml/token"
 
 	"mesh/lab/scenario"
 	"mesh/lab/underlay"
+	"mesh/nesting"
 )
 
 // Timeline is faults in time. Its steps are in the order in which they happen.
@@ -100,12 +102,15 @@ type timelineDecoder struct {
 }
 
 func (d *timelineDecoder) add(n ast.Node, format string, args ...any) {
-	line, column := 1, 1
+	at := &yamltoken.Position{Line: 1, Column: 1}
 	if n != nil {
-		p := token(n).Position
-		line, column = p.Line, p.Column
+		at = token(n).Position
 	}
-	d.problems = append(d.problems, scenario.Problem{File: d.t.File, Line: line, Column: column, Message: fmt.Sprintf(format, args...)})
+	d.problem(at, format, args...)
+}
+
+func (d *timelineDecoder) problem(at *yamltoken.Position, format string, args ...any) {
+	d.problems = append(d.problems, scenario.Problem{File: d.t.File, Line: at.Line, Column: at.Column, Message: fmt.Sprintf(format, args...)})
 }
 
 // token is where a node begins; a mapping's own is its first colon.
@@ -121,16 +126,14 @@ func (d *timelineDecoder) syntax(content []byte) ast.Node {
 		d.add(nil, "the document has more than %d KiB and is not read", SizeLimit>>10)
 		return nil
 	}
-	// The parser's work grows with the square of the depth of brackets.
-	if strings.Count(string(content), "[")+strings.Count(string(content), "{") > 2*stepLimit {
-		d.add(nil, "the document has too many brackets and is not read")
+	tokens := lexer.Tokenize(string(content))
+	if deep := nesting.TooDeep(tokens); deep != nil {
+		d.problem(deep.Position, "more than %d brackets are open here, and the document is not read; close some", nesting.Limit)
 		return nil
 	}
-	file, err := parser.ParseBytes(content, 0, parser.AllowDuplicateMapKey())
+	file, err := parser.Parse(tokens, 0, parser.AllowDuplicateMapKey())
 	if wrong := (*yaml.SyntaxError)(nil); errors.As(err, &wrong) {
-		p := wrong.GetToken().Position
-		d.problems = append(d.problems, scenario.Problem{File: d.t.File, Line: p.Line, Column: p.Column,
-			Message: "not YAML: " + strings.Join(strings.Fields(wrong.GetMessage()), " ")})
+		d.problem(wrong.GetToken().Position, "not YAML: %s", strings.Join(strings.Fields(wrong.GetMessage()), " "))
 		return nil
 	} else if err != nil {
 		d.add(nil, "not YAML: %s", strings.Join(strings.Fields(err.Error()), " "))

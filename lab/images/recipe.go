@@ -1,12 +1,12 @@
 package images
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"path"
 	"regexp"
@@ -107,7 +107,10 @@ func decode(content []byte) (d document, err error) {
 			}
 		}
 	}
-	return d, yaml.NewDecoder(bytes.NewReader(content), yaml.Strict()).Decode(&d)
+	if len(file.Docs) == 0 || file.Docs[0].Body == nil {
+		return d, io.EOF
+	}
+	return d, yaml.NodeToValue(file.Docs[0].Body, &d, yaml.Strict())
 }
 
 // recipe checks a document and reads the hooks it names.
