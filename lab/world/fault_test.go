@@ -15,7 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/miekg/dns"
 	"github.com/vishvananda/netlink"
 
@@ -437,85 +436,6 @@ func TestServiceStopped(t *testing.T) {
 	if refused(53) || refused(80) || refused(14000) {
 		t.Error("undone: something is still stopped")
 	}
-}
-
-// TestStateRefused refuses a state as a whole, and tells one that it took.
-func TestStateRefused(t *testing.T) {
-	b := newBed(t, "00000029")
-	b.strike(fault.Fault{Name: "stays", Kind: fault.Loss, On: on(t, "pub"), Share: 1000})
-	before, err := b.client.State(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for says, text := range map[string]string{
-		"unknown":         `{"fault": []}`,
-		"twice":           `{"faults": [{"name":"a","kind":"dns-failing"},{"name":"a","kind":"dns-failing"}]}`,
-		"there is no":     `{"faults": [{"name":"a","kind":"loss","on":["machine:nobody"],"share":"1%"}]}`,
-		"JSON value must": `{"faults": [{"name":"a","kind":"loss","on":["machine:pub"],"share":0.5}]}`,
-		"not by the":      `{"faults": [{"name":"a","kind":"pause","on":["machine:pub"]}]}`,
-		"cannot be a":     `{"faults": [{"name":"A","kind":"dns-failing"}]}`,
-		"there is no ki":  `{"faults": [{"name":"a","kind":"lose"}]}`,
-		"read state":      `[]`,
-	} {
-		if err := b.client.SetState(t.Context(), json.RawMessage(text)); err == nil || !strings.Contains(err.Error(), says) {
-			t.Errorf("%s: %v; want %q", text, err, says)
-		}
-	}
-	after, err := b.client.State(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(before), string(after)); diff != "" {
-		t.Errorf("state (-before +after):\n%s", diff)
-	}
-}
-
-// TestStateAfterKill begins with nothing impaired, and with every port joined.
-func TestStateAfterKill(t *testing.T) {
-	worldtest.Need(t)
-	u := plan(t, town, "0000002a")
-	c := config(t, u)
-	p := start(t, c)
-	b := &bed{t: t, u: u, client: world.NewClient(c.Control), pub: up(t, u, "pub"), shop: up(t, u, "shop")}
-	b.strike(
-		fault.Fault{Kind: fault.Delay, On: on(t, "pub"), Delay: fault.Duration(time.Millisecond)},
-		fault.Fault{Kind: fault.Partition, On: on(t, "pub"), From: on(t, "shop")},
-	)
-	kill(t, p, 9)
-	start(t, c)
-	if !reached(t, b.pub, b.shop.NIC.IPv4.Addr()) {
-		t.Error("something is impaired still")
-	}
-	state, err := b.client.State(t.Context())
-	if err != nil || strings.TrimSpace(string(state)) != "{}" {
-		t.Errorf("state %s, %v", state, err)
-	}
-}
-
-// FuzzState never panics, and takes what it gives.
-func FuzzState(f *testing.F) {
-	u := plan(f, town, "0000002b")
-	f.Add(`{}`)
-	f.Add(`{"faults":[{"name":"a","kind":"partition","on":["machine:pub"],"from":["world"],"direction":"in"}]}`)
-	f.Add(`{"faults":[{"name":"a","kind":"delay","on":["in@home","segment:office"],"delay":"1.5s","jitter":"1ms","reorder":"0.1%"}]}`)
-	f.Add(`{"faults":[{"name":"a","kind":"issuer-limited","retry_after":"1d"},{"name":"b","kind":"rate","on":["router:box"],"rate":"2Mbit/s"}]}`)
-	f.Fuzz(func(t *testing.T, text string) {
-		s, err := world.ParseState([]byte(text), u)
-		if err != nil {
-			return
-		}
-		again, err := json.Marshal(s)
-		if err != nil {
-			t.Fatal(err)
-		}
-		twice, err := world.ParseState(again, u)
-		if err != nil {
-			t.Fatalf("%s became %s: %v", text, again, err)
-		}
-		if diff := cmp.Diff(s, twice); diff != "" {
-			t.Errorf("(-first +second):\n%s", diff)
-		}
-	})
 }
 
 // TestCapture keeps what passes between two machines of a segment, and nothing
