@@ -44,6 +44,10 @@ func (realWorld) State(ctx context.Context, c world.Config) (json.RawMessage, er
 	return world.NewClient(c.Control).State(ctx)
 }
 
+func (realWorld) Whole(ctx context.Context, c world.Config) (json.RawMessage, error) {
+	return world.NewClient(c.Control).Whole(ctx)
+}
+
 func (realWorld) SetState(ctx context.Context, c world.Config, state json.RawMessage) error {
 	return world.NewClient(c.Control).SetState(ctx, state)
 }

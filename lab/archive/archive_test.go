@@ -388,7 +388,7 @@ func TestBadArchivesChangeNothing(t *testing.T) {
 		{"another file", `begins with "etc/passwd"`, 2, pack(t, []entry{{header: tar.Header{Name: "etc/passwd", Typeflag: tar.TypeReg}}})},
 		{"newer", "written by a newer lab", 2, index(`"format": 1`, `"format": 2`)},
 		{"of an unknown member", "unknown", 2, index(`"made"`, `"mad": 1, "made"`)},
-		{"of a snapshot that is newer", "written by a newer lab", 2, index("\"snapshot\": {\n    \"format\": 1", "\"snapshot\": {\n    \"format\": 7")},
+		{"of a snapshot that is newer", "written by a newer lab", 2, index("\"snapshot\": {\n    \"format\": 2", "\"snapshot\": {\n    \"format\": 7")},
 		{"names a path", "no file of an image", 2, index(`"path": "kernel"`, `"path": "../../../etc/passwd"`)},
 		{"names a path of the snapshot", "no path below", 2, index(`"path": "`+m.Files[0].Path+`"`, `"path": "/etc/passwd"`)},
 		{"of another platform", "another platform", 4, index(`"machine_type": "`+m.Platform.MachineType+`"`, `"machine_type": "pc-q35-99.0"`)},

@@ -89,7 +89,7 @@ func (x Index) Bytes() (sum int64) {
 // Parse reads an index. Unknown and repeated members, other formats, and what
 // contradicts itself or names a path outside are refused.
 func Parse(data []byte) (Index, error) {
-	if err := snapshot.CheckFormat("index", data, format); err != nil {
+	if err := snapshot.CheckFormat("index", data, format, format); err != nil {
 		return Index{}, err
 	}
 	var raw struct {

@@ -60,6 +60,9 @@ func NewClient(socket, what string) *Client {
 	}}
 }
 
+// AnswerLimit bounds what a process answers, in bytes.
+const AnswerLimit = 16 << 20
+
 // Ask sends one request and gives the body of its answer. What is answered with
 // another status than 200 is an error with the answer's text. ErrAbsent.
 func (c *Client) Ask(ctx context.Context, method, path string, body []byte) ([]byte, error) {
@@ -75,7 +78,7 @@ func (c *Client) Ask(ctx context.Context, method, path string, body []byte) ([]b
 		return nil, fmt.Errorf("ask %s at %s: %w", c.what, c.socket, err)
 	}
 	defer answer.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(answer.Body, 1<<20))
+	text, err := io.ReadAll(io.LimitReader(answer.Body, AnswerLimit))
 	if err == nil && answer.StatusCode != http.StatusOK {
 		err = fmt.Errorf("%s: %s", answer.Status, strings.TrimSpace(string(text)))
 	}

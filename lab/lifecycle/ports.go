@@ -39,6 +39,8 @@ type World interface {
 	// State and SetState are about everything that can be changed of a running
 	// world, as one document. One that is refused changes nothing. world.ErrAbsent.
 	State(ctx context.Context, c world.Config) (json.RawMessage, error)
+	// Whole is State with what routers remember of what passed them.
+	Whole(ctx context.Context, c world.Config) (json.RawMessage, error)
 	SetState(ctx context.Context, c world.Config, state json.RawMessage) error
 	// Roots are the certificates that machines must trust, in PEM.
 	Roots(ctx context.Context, c world.Config) ([]byte, error)

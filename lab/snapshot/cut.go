@@ -55,7 +55,7 @@ func (t *taking) pause(ctx context.Context) error {
 
 // write writes down what the world is, and what each machine holds in memory.
 func (t *taking) write(ctx context.Context, work lifecycle.Work) error {
-	state, err := t.cfg.Ports.World.State(ctx, t.held.Record.Plan.World)
+	state, err := t.cfg.Ports.World.Whole(ctx, t.held.Record.Plan.World)
 	if err != nil {
 		return fmt.Errorf("ask the world for its state: %w", err)
 	}

@@ -20,7 +20,11 @@ import (
 // format is the version of the manifest. History:
 //
 //	1  first
-const format = 1
+//	2  the world's state tells what routers remember
+const (
+	format = 2
+	oldest = 1 // that is read
+)
 
 // Manifest says everything about one snapshot. Files are named by slash-separated
 // paths below the snapshot's directory, layers by their ids, images by digests.
@@ -76,16 +80,16 @@ func (m Manifest) Bytes() (sum int64) {
 	return sum
 }
 
-// CheckFormat refuses a document that tells another format than the one that is
-// known, before it is read strictly by that. what it is begins the error.
-func CheckFormat(what string, data []byte, known int) error {
+// CheckFormat refuses a document that tells another format than those that are
+// known, before it is read strictly by them. what it is begins the error.
+func CheckFormat(what string, data []byte, oldest, known int) error {
 	var head struct {
 		Format int `json:"format"`
 	}
 	if err := json.Unmarshal(data, &head); err != nil {
 		return fmt.Errorf("read %s: %v", what, err)
 	}
-	if head.Format == known {
+	if oldest <= head.Format && head.Format <= known {
 		return nil
 	}
 	newer := ""
@@ -98,7 +102,7 @@ func CheckFormat(what string, data []byte, known int) error {
 // Parse reads a manifest. Unknown and repeated members, other formats, and what
 // contradicts itself are refused; all contradictions are told at once.
 func Parse(data []byte) (Manifest, error) {
-	if err := CheckFormat("manifest", data, format); err != nil {
+	if err := CheckFormat("manifest", data, oldest, format); err != nil {
 		return Manifest{}, err
 	}
 	var m Manifest

@@ -73,6 +73,21 @@ func TestManifestGolden(t *testing.T) {
 	}
 }
 
+// A snapshot that the lab before took is read.
+func TestManifestOfFormatBefore(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("testdata", "manifest-format-1.json"))
+	must(t, err)
+	got, err := snapshot.Parse(text)
+	must(t, err)
+	again, err := got.Marshal()
+	must(t, err)
+	want, err := os.ReadFile(filepath.Join("testdata", "manifest.json"))
+	must(t, err)
+	if diff := cmp.Diff(string(want), string(again)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
 // Whatever contradicts itself, or would lead out of the store, is neither written
 // nor read.
 func TestManifestRefused(t *testing.T) {

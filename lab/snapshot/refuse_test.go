@@ -75,12 +75,12 @@ func TestRefused(t *testing.T) {
 			code:  4, says: []string{"another platform", "fake 1.0.0", "fake 2.0.0"},
 		},
 		"a newer format": {
-			spoil: func(t *testing.T, b *bed, m snapshot.Manifest) { edit(t, b, `"format": 1`, `"format": 2`) },
-			code:  1, says: []string{"format 2", "newer lab"},
+			spoil: func(t *testing.T, b *bed, m snapshot.Manifest) { edit(t, b, `"format": 2`, `"format": 3`) },
+			code:  1, says: []string{"format 3", "newer lab"},
 		},
 		"an unknown member": {
 			spoil: func(t *testing.T, b *bed, m snapshot.Manifest) {
-				edit(t, b, `"format": 1,`, `"format": 1, "colour": 1,`)
+				edit(t, b, `"format": 2,`, `"format": 2, "colour": 1,`)
 			},
 			code: 1, says: []string{"colour"},
 		},

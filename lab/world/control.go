@@ -34,6 +34,15 @@ func (w *World) control() http.Handler {
 		out.Header().Set("Content-Type", "application/json")
 		out.Write(w.State().text())
 	})
+	mux.HandleFunc("GET /whole-state", func(out http.ResponseWriter, r *http.Request) {
+		s, err := w.Whole(r.Context())
+		if err != nil {
+			http.Error(out, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		out.Header().Set("Content-Type", "application/json")
+		out.Write(s.text())
+	})
 	mux.HandleFunc("PUT /state", w.putState)
 	return mux
 }
@@ -71,6 +80,12 @@ func (c *Client) RootCertificates(ctx context.Context) ([]byte, error) {
 // ErrAbsent.
 func (c *Client) State(ctx context.Context) (json.RawMessage, error) {
 	return c.ask.Ask(ctx, http.MethodGet, "/state", nil)
+}
+
+// Whole is State with what routers remember of what passes them, which is right
+// as long as nothing does: for a snapshot. ErrAbsent.
+func (c *Client) Whole(ctx context.Context) (json.RawMessage, error) {
+	return c.ask.Ask(ctx, http.MethodGet, "/whole-state", nil)
 }
 
 // SetState makes a world's whole state be so. One that it refuses changes

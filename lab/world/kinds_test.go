@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"mesh/lab/underlay"
+	"mesh/lab/world"
 	"mesh/lab/world/worldtest"
 )
 
@@ -70,16 +71,18 @@ const briefly = 300 * time.Millisecond
 
 // city is a world of kinds, with the machines that tests ask for.
 type city struct {
-	t *testing.T
-	u underlay.Underlay
+	t      *testing.T
+	u      underlay.Underlay
+	client *world.Client
 }
 
 func newCity(t *testing.T, run string) city {
 	t.Helper()
 	worldtest.Need(t)
 	u := plan(t, kinds, run)
-	start(t, config(t, u))
-	return city{t, u}
+	cfg := config(t, u)
+	start(t, cfg)
+	return city{t, u, world.NewClient(cfg.Control)}
 }
 
 // machine is up, with its addresses of both families.

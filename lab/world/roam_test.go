@@ -120,7 +120,7 @@ func TestRouterRoams(t *testing.T) {
 	pub, desk := up(t, u, "pub"), up(t, u, "desk")
 	pub.Autoconf(soon(t))
 	desk.Autoconf(soon(t))
-	town := city{t, u}
+	town := city{t, u, client}
 	type server struct {
 		socket *worldtest.Socket
 		at     netip.AddrPort
@@ -217,7 +217,7 @@ func TestFaultsRoam(t *testing.T) {
 	start(t, c)
 	client := world.NewClient(c.Control)
 	pub, laptop := up(t, u, "pub"), up(t, u, "laptop")
-	town := city{t, u}
+	town := city{t, u, client}
 	hears, called := town.open(pub, 4001)
 	const slow = 100 * time.Millisecond
 	late := func(what string) fault.Fault {

@@ -15,6 +15,7 @@ import (
 	"github.com/go-json-experiment/json"
 	mdns "github.com/miekg/dns"
 
+	"mesh/lab/companion"
 	"mesh/lab/fault"
 	"mesh/lab/underlay"
 	"mesh/lab/world/acme"
@@ -33,11 +34,14 @@ type State struct {
 	Faults []fault.Fault `json:"faults,omitempty"`
 	// Stands tells of who roams and is not where it began in which segment it is.
 	Stands map[string]string `json:"stands,omitempty"`
+	// Routers is what each router remembers; a state without it leaves that to
+	// what passes them, and only Whole tells it.
+	Routers map[string]network.Memory `json:"routers,omitempty"`
 }
 
 // Bounds of a state.
 const (
-	stateLimit = 1 << 20 // bytes
+	stateLimit = companion.AnswerLimit // bytes
 	faultLimit = 500
 )
 
@@ -60,7 +64,7 @@ func ParseState(text []byte, u underlay.Underlay) (State, error) {
 		return State{}, fmt.Errorf("read state: %w", err)
 	}
 	s.Stands = u.Away()
-	var problems []error
+	problems := remembered(s.Routers, u)
 	names := map[string]bool{}
 	for i, f := range s.Faults {
 		where := fmt.Sprintf("fault %q", f.Name)
@@ -96,11 +100,52 @@ func (s State) text() []byte {
 	return append(text, '\n')
 }
 
-// State tells the state that is in force.
+// State tells the state that is in force, without what routers remember.
 func (w *World) State() State {
 	w.stateMu.Lock()
 	defer w.stateMu.Unlock()
 	return State{Faults: slices.Clone(w.state.Faults), Stands: maps.Clone(w.state.Stands)}
+}
+
+// memoryLimit bounds how many connections, and mappings, all routers together
+// tell of, so that a snapshot's manifest stays one that can be read.
+const memoryLimit = 24 << 10
+
+// Whole is State with what routers remember.
+func (w *World) Whole(ctx context.Context) (State, error) {
+	w.stateMu.Lock()
+	defer w.stateMu.Unlock()
+	s := State{Faults: w.state.Faults, Stands: w.state.Stands, Routers: map[string]network.Memory{}}
+	for _, r := range w.config.Underlay.Routers {
+		m, err := network.Remember(ctx, r, memoryLimit/len(w.config.Underlay.Routers))
+		if err != nil {
+			return State{}, err
+		}
+		s.Routers[r.Name] = m
+	}
+	return s, nil
+}
+
+// remembered finds what no router of u can remember.
+func remembered(routers map[string]network.Memory, u underlay.Underlay) (problems []error) {
+	for _, name := range slices.Sorted(maps.Keys(routers)) {
+		if !slices.ContainsFunc(u.Routers, func(r underlay.Router) bool { return r.Name == name }) {
+			problems = append(problems, fmt.Errorf("routers: there is no router %q", name))
+		} else if err := routers[name].Check(); err != nil {
+			problems = append(problems, fmt.Errorf("routers: %s: %w", name, err))
+		}
+	}
+	return problems
+}
+
+// recall has each router remember what is said of it, and one of which nothing is
+// said nothing.
+func recall(ctx context.Context, u underlay.Underlay, routers map[string]network.Memory) error {
+	var problems []error
+	for _, r := range u.Routers {
+		problems = append(problems, network.Recall(ctx, r, routers[r.Name]))
+	}
+	return errors.Join(problems...)
 }
 
 // putState answers PUT /state.
@@ -136,7 +181,7 @@ func (w *World) SetState(ctx context.Context, s State) error {
 	if err != nil {
 		return errors.Join(err, w.settleLocked(ctx, w.state))
 	}
-	w.state = s
+	w.state = State{Faults: s.Faults, Stands: s.Stands}
 	names := []string{}
 	for _, f := range s.Faults {
 		names = append(names, f.Name)
@@ -172,6 +217,9 @@ func (w *World) settleLocked(ctx context.Context, s State) error {
 		} else if p.end != nil {
 			p.end()
 		}
+	}
+	if s.Routers != nil {
+		problems = append(problems, recall(ctx, u, s.Routers))
 	}
 	return errors.Join(problems...)
 }

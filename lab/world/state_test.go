@@ -73,6 +73,7 @@ func FuzzState(f *testing.F) {
 	f.Add(`{"faults":[{"name":"a","kind":"partition","on":["machine:pub"],"from":["world"],"direction":"in"}]}`)
 	f.Add(`{"faults":[{"name":"a","kind":"delay","on":["in@home","segment:office"],"delay":"1.5s","jitter":"1ms","reorder":"0.1%"}]}`)
 	f.Add(`{"faults":[{"name":"a","kind":"issuer-limited","retry_after":"1d"},{"name":"b","kind":"rate","on":["router:box"],"rate":"2Mbit/s"}]}`)
+	f.Add(`{"routers":{"box":{"connections":["-A -t 29 -u SEEN_REPLY -s 192.168.1.10 -d 203.0.113.12 -r 203.0.113.12 -n 203.0.113.10 -p udp --sport 6000 --dport 7000 --reply-port-src 7000 --reply-port-dst 6000"],"mappings":[{"protocol":"udp","inside":"192.168.1.10:6000","outside":"203.0.113.10:6000"}]}}}`)
 	f.Fuzz(func(t *testing.T, text string) {
 		s, err := world.ParseState([]byte(text), u)
 		if err != nil {

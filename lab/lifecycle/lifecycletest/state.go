@@ -23,6 +23,11 @@ func (f *Fake) State(_ context.Context, c world.Config) (json.RawMessage, error)
 	return s.State, nil
 }
 
+// Whole is State: nothing passes a router here.
+func (f *Fake) Whole(ctx context.Context, c world.Config) (json.RawMessage, error) {
+	return f.State(ctx, c)
+}
+
 // SetState makes a world have a state, whatever that is.
 func (f *Fake) SetState(ctx context.Context, c world.Config, state json.RawMessage) error {
 	return f.change(ctx, "state of world "+c.Underlay.Run, func() error {
