@@ -69,7 +69,7 @@ func (v *virt) clock(ctx context.Context) (string, error) {
 // machine nothing was checked.
 func (v *virt) clone(ctx context.Context, do func(name, of string) (string, error)) (string, error) {
 	if v.accelerator == "" {
-		return "", errors.New("no guest runs, see accelerator")
+		return "", errNoGuest
 	}
 	w, image, err := v.warm(ctx)
 	if err != nil {

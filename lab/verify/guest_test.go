@@ -183,3 +183,12 @@ func TestSmallest(t *testing.T) {
 		}
 	}
 }
+
+// TestWhereNoGuestRuns: what to do is said once, where the cause is.
+func TestWhereNoGuestRuns(t *testing.T) {
+	for _, r := range verify.OfGuests(t.Context(), time.Minute, fake{machinetest.New()}, "", verify.Config{Store: t.TempDir()}) {
+		if r.Verdict != verify.Missing || r.Seen != "no guest runs, see accelerator" || r.Remedy != "what is to be done for accelerator" {
+			t.Errorf("%+v", r)
+		}
+	}
+}

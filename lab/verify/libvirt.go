@@ -94,7 +94,7 @@ func (v *virt) accelerates(ctx context.Context) (string, error) {
 // starts makes a machine of one sector, paused, and destroys it.
 func (v *virt) starts(ctx context.Context) (string, error) {
 	if v.accelerator == "" {
-		return "", errors.New("no guest runs, see accelerator")
+		return "", errNoGuest
 	}
 	return inTemp(func(dir string) (_ string, err error) {
 		spec, err := v.sector(ctx, dir, bootsector.Halt())

@@ -31,7 +31,7 @@ func (v *virt) memoryChecks() []check {
 // clones, which are to have its run, afterwards.
 func (v *virt) counting(ctx context.Context, do func(spec machine.Spec) (string, error)) (string, error) {
 	if v.accelerator == "" {
-		return "", errors.New("no guest runs, see accelerator")
+		return "", errNoGuest
 	}
 	return inTemp(func(dir string) (_ string, err error) {
 		spec, err := v.sector(ctx, dir, bootsector.Count())

@@ -69,7 +69,8 @@ var bridge = check{
 	remedy: "the kernel needs bridge and veth: modprobe bridge veth (in a container: CAP_NET_ADMIN and CAP_SYS_ADMIN)",
 }
 
-// nat loads rules of every kind that a router has, in a namespace of their own.
+// nat loads rules of every kind that a router has, in a namespace of their own,
+// and a connection that was translated, as a restored router's.
 var nat = check{
 	name: "nftables NAT",
 	do: func(ctx context.Context) (string, error) {
@@ -84,12 +85,25 @@ var nat = check{
 			if err == nil && !strings.Contains(loaded, "masquerade") {
 				err = errors.New("nft loaded the rules, and does not list them")
 			}
+			if err != nil {
+				return err
+			}
+			if _, err := runInput(ctx, natConnection, "conntrack", "--load-file", "-"); err != nil {
+				return err
+			}
+			known, err := run(ctx, "conntrack", "--dump", "--output", "save")
+			if err == nil && !strings.Contains(known, "-n 192.0.2.1 ") {
+				err = errors.New("conntrack loaded a translated connection, and does not list it")
+			}
 			return err
 		})
-		return "nft loaded translation and stateful rules in a namespace", err
+		return "nft loaded translation and stateful rules in a namespace, conntrack a connection", err
 	},
-	remedy: "apt-get install --no-install-recommends nftables; the kernel needs nf_tables, nft_chain_nat, nft_masq and nft_ct",
+	remedy: "apt-get install --no-install-recommends nftables conntrack; the kernel needs nf_tables, nft_chain_nat, nft_masq, nft_ct and nf_conntrack_netlink",
 }
+
+const natConnection = "-A -t 60 -u SEEN_REPLY,ASSURED -s 198.51.100.2 -d 203.0.113.2 -r 203.0.113.2 -n 192.0.2.1 " +
+	"-p udp --sport 1000 --dport 2000 --reply-port-src 2000 --reply-port-dst 3000\n"
 
 const natRules = `table inet mesh_verify {
 	chain forward {
@@ -119,7 +133,7 @@ var impairments = check{
 		})
 		return "nft loaded a loss of frames between ports of a bridge", err
 	},
-	remedy: "faults that drop frames do not work: the kernel needs nf_tables_bridge and nft_numgen",
+	remedy: "apt-get install --no-install-recommends nftables; the kernel needs nf_tables_bridge and nft_numgen; until then faults that drop frames do not work",
 }
 
 const lossRules = `table bridge mesh_verify {

@@ -61,6 +61,9 @@ type unchecked struct{ error }
 
 func (u unchecked) Unwrap() error { return u.error }
 
+// errNoGuest is why a check of a machine fails where none can run.
+var errNoGuest = errors.New("no guest runs, see accelerator")
+
 // guestRemedy is what lets a check begin that needs a guest.
 const guestRemedy = "build the image and raise once, or lab image warm; then lab verify again"
 
@@ -112,6 +115,9 @@ func (c check) run(ctx context.Context) Result {
 		}
 		if errors.As(err, new(unchecked)) {
 			r.Verdict, r.Seen, r.Remedy = Unchecked, "not checked: "+r.Seen, guestRemedy
+		}
+		if errors.Is(err, errNoGuest) {
+			r.Remedy = "what is to be done for accelerator"
 		}
 	}
 	return r
