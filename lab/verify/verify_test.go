@@ -50,7 +50,7 @@ func TestNothingStays(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(tmp) })
 	store := filepath.Join(t.TempDir(), "not", "yet")
-	before := links(t)
+	before, logsBefore := links(t), logs(t)
 	var reported []verify.Result
 	results, err := verify.Run(t.Context(), verify.Config{Store: store, Runtime: "/run/mesh-lab"}, func(r verify.Result) {
 		reported = append(reported, r)
@@ -96,10 +96,20 @@ func TestNothingStays(t *testing.T) {
 			t.Errorf("link %s is left", link)
 		}
 	}
-	logs, _ := filepath.Glob("/var/log/libvirt/qemu/mesh-verify-*")
-	if len(logs) > 0 {
-		t.Errorf("logs are left: %q", logs)
+	for _, log := range logs(t) {
+		if !slices.Contains(logsBefore, log) {
+			t.Errorf("log %s is left", log)
+		}
 	}
+}
+
+func logs(t *testing.T) []string {
+	t.Helper()
+	logs, err := filepath.Glob("/var/log/libvirt/qemu/mesh-verify-*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return logs
 }
 
 func links(t *testing.T) []string {
