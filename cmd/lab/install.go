@@ -13,7 +13,6 @@ import (
 
 	"mesh/cmd/internal/cli"
 	"mesh/lab/install"
-	"mesh/lab/verify"
 )
 
 func newInstall(a *app) *cobra.Command {
@@ -43,11 +42,7 @@ again by the lab.`,
 					return err
 				}
 			}
-			results, err := verify.Run(c.Context(), verify.Config{Store: a.store, Runtime: defaultRuntime, UID: os.Geteuid()}, nil)
-			if err != nil {
-				return err
-			}
-			return a.showVerified(results, false)
+			return a.verify(c.Context(), false)
 		},
 	}
 	c.Flags().BoolVar(&dryRun, "dry-run", false, "only say what would be done")

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -27,23 +28,28 @@ something is missing; what to do about each is one line.`,
 		Example: "  lab verify\n  lab verify --json",
 		Args:    cli.UsageArgs(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
-			report := func(verify.Result) {}
-			if !asJSON {
-				narrated := cli.NewProgress(a.Err)
-				report = func(r verify.Result) { narrated.Note("%s: %s", r.Check, r.Verdict) }
-			}
-			_, lab := a.lab()
-			// All labs of a machine share its daemon, as newApp says.
-			cfg := verify.Config{Store: a.store, Layer: lab.Layer, Runtime: defaultRuntime, UID: os.Geteuid()}
-			results, err := verify.Run(c.Context(), cfg, report)
-			if err != nil {
-				return err
-			}
-			return a.showVerified(results, asJSON)
+			return a.verify(c.Context(), asJSON)
 		},
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return c
+}
+
+// verify does every check and shows what came of it.
+func (a *app) verify(ctx context.Context, asJSON bool) error {
+	report := func(verify.Result) {}
+	if !asJSON {
+		narrated := cli.NewProgress(a.Err)
+		report = func(r verify.Result) { narrated.Note("%s: %s", r.Check, r.Verdict) }
+	}
+	_, lab := a.lab()
+	// All labs of a machine share its daemon, as newApp says.
+	cfg := verify.Config{Store: a.store, Layer: lab.Layer, Runtime: defaultRuntime, UID: os.Geteuid()}
+	results, err := verify.Run(ctx, cfg, report)
+	if err != nil {
+		return err
+	}
+	return a.showVerified(results, asJSON)
 }
 
 // verified is the answer of `lab verify --json`.
@@ -83,5 +89,6 @@ func (a *app) showVerified(results []verify.Result, asJSON bool) error {
 		}
 		return nil
 	}
-	return cli.WithCode(cli.Prerequisite, errors.New("this machine cannot do what a scenario needs, missing: "+strings.Join(missing, ", ")+"\n"+next))
+	return cli.WithCode(cli.Prerequisite, errors.New("this machine cannot do what a scenario needs, missing: "+strings.Join(missing, ", ")+"\n"+next+
+		"\n  `lab install` installs all packages that are lacking"))
 }

@@ -32,7 +32,8 @@ bells    optional  0.0 s  no such file
 	}
 	const wantError = `this machine cannot do what a scenario needs, missing: libvirt
   libvirt: apt-get install libvirt-daemon-system
-  bells: modprobe bells`
+  bells: modprobe bells
+  ` + "`lab install` installs all packages that are lacking"
 	if err == nil || err.Error() != wantError {
 		t.Errorf("error %v", err)
 	}

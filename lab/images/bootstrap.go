@@ -124,7 +124,7 @@ func (r runner) run(ctx context.Context, args ...string) error {
 func missing(program string) error {
 	return problem{
 		what: "run " + program, where: "this machine", why: "it is not installed",
-		do: "run `make setup` as root", code: exitPrerequisite,
+		do: "run `lab install` as root", code: exitPrerequisite,
 	}
 }
 

@@ -176,11 +176,11 @@ func TestBuildWithoutItsPrograms(t *testing.T) {
 	}
 	t.Setenv("PATH", dir)
 	_, err := newStore(t).Build(context.Background(), "one", nil)
-	if code(err) != 4 || !strings.Contains(err.Error(), "run mmdebstrap") || !strings.Contains(err.Error(), "make setup") {
+	if code(err) != 4 || !strings.Contains(err.Error(), "run mmdebstrap") || !strings.Contains(err.Error(), "lab install") {
 		t.Errorf("got %v, want exit code 4 and what to do", err)
 	}
 	err = images.Repository(context.Background(), nil, filepath.Join(t.TempDir(), "mesh"))
-	if code(err) != 4 || !strings.Contains(err.Error(), "run apt-ftparchive") || !strings.Contains(err.Error(), "make setup") {
+	if code(err) != 4 || !strings.Contains(err.Error(), "run apt-ftparchive") || !strings.Contains(err.Error(), "lab install") {
 		t.Errorf("got %v, want exit code 4 and what to do", err)
 	}
 }
