@@ -85,9 +85,7 @@ func (o *operator) configApply() *cobra.Command {
 			}
 			return c.Configure(ctx, api.ConfigureRequest{File: args[0], Text: cfg.Render()})
 		}, func(a *api.ConfigureResponse) error {
-			for _, note := range a.Notes {
-				fmt.Fprintln(o.Err, note)
-			}
+			o.notes(a.Notes)
 			line := "configuration declared to %s: generation %d; its host restarts the plane\n"
 			if !a.Changed {
 				line = "configuration declared to %s already: generation %d\n"

@@ -32,7 +32,7 @@ func TestDependencies(t *testing.T) {
 			Because: "streams and exit codes belong to the programs",
 		},
 		{
-			Of:      []string{"mesh/plane/config", "mesh/plane/refusal", "mesh/plane/registry", "mesh/plane/module"},
+			Of:      []string{"mesh/plane/config", "mesh/plane/debian", "mesh/plane/refusal", "mesh/plane/registry", "mesh/plane/module"},
 			Never:   []string{"os", "os/exec", "net/http", "database/sql", "mesh/plane/store", "mesh/plane/gateway", "mesh/plane/api"},
 			Because: "what is decided is decided by values alone",
 		},

@@ -28,6 +28,7 @@ func newRoot(s cli.Streams) *cobra.Command {
 	for _, c := range []*cobra.Command{
 		o.group("token", "Tokens that admit machines", o.tokenIssue()),
 		o.group("node", "Nodes: machines that are enrolled", o.nodeList(), o.nodeShow(), o.nodeRetire(), o.nodeRemove()),
+		o.group("host", "The version of mesh-host that every node shall have", o.hostShow(), o.hostSet(), o.hostUnset()),
 		o.group("module", "Modules: what can be assigned to a node", o.moduleList()),
 		o.assign("assign", "Assign a module to a node", false),
 		o.assign("unassign", "Take a module from a node", true),

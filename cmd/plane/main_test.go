@@ -202,7 +202,7 @@ func TestFirstNode(t *testing.T) {
 		t.Fatal(streamTwo.Msg(), streamTwo.Err())
 	}
 	list := p.ok("node", "list")
-	for _, row := range []string{"one   connected  1         1             10.77.0.1,fd5e:8b6f:3a21::1  plane    3 in sync at ", "web   connected  2         -             10.77.0.2,fd5e:8b6f:3a21::2  welcome  -\n"} {
+	for _, row := range []string{"one   connected  1.0.0  1         1             10.77.0.1,fd5e:8b6f:3a21::1  plane    3 in sync at ", "web   connected  1.0.0  2         -             10.77.0.2,fd5e:8b6f:3a21::2  welcome  -\n"} {
 		if !strings.Contains(list, row) {
 			t.Errorf("no row %q in\n%s", row, list)
 		}
@@ -222,7 +222,7 @@ func TestFirstNode(t *testing.T) {
 	if list, show := p.ok("node", "list"), p.ok("node", "show", "one"); !strings.Contains(list, ", refuses generation 9") || !strings.Contains(show, "the signature is not one of this mesh") {
 		t.Errorf("what is refused is not shown:\n%s\n%s", list, show)
 	}
-	if got := p.ok("module", "list"); !strings.Contains(got, "welcome  anywhere    any          web") {
+	if got := p.ok("module", "list"); !strings.Contains(got, "welcome  anywhere    any          web") || !strings.Contains(got, "host     everywhere  any          one,web") {
 		t.Errorf("%s", got)
 	}
 	if got := p.ok("unassign", "web", "welcome"); got != "welcome taken from web: generation 3\n" {
@@ -320,7 +320,7 @@ func TestRestartWithAnotherConfiguration(t *testing.T) {
 	p.enrol(timeout(t), "one")
 	p.stop()
 	p = start(t, dir) // on another port, which its addresses name
-	if got := p.ok("node", "list"); !strings.Contains(got, "Z  2         -") {
+	if got := p.ok("node", "list"); !strings.Contains(got, "Z  1.0.0  2         -") {
 		t.Errorf("generation 2 is not declared:\n%s", got)
 	}
 }
@@ -359,7 +359,7 @@ func TestConfigApply(t *testing.T) {
 	}
 	p.stop()
 	p = start(t, dir)
-	if got := p.ok("node", "list"); !strings.Contains(got, "Z  2         -") {
+	if got := p.ok("node", "list"); !strings.Contains(got, "Z  1.0.0  2         -") {
 		t.Errorf("another generation than 2 is declared:\n%s", got)
 	}
 }
@@ -459,6 +459,10 @@ func TestCommandLine(t *testing.T) {
 		{"token issue --expires 10", 2, "", "--expires"},
 		{"token issue --expires -1h", 2, "", "wanted whole seconds"},
 		{"node list --socket " + none, 4, "", "a plane has to run on this machine"},
+		{"host set", 2, "", "usage: mesh-plane host set FILE"},
+		{"host set " + none, 2, "", "name the .deb of mesh-host that nodes shall have"},
+		{"host set package/plane.yaml --digest 00", 2, "", "get it again"},
+		{"host set package/plane.yaml --socket " + none, 4, "", "a plane has to run on this machine"},
 		{"config check package/plane.yaml", 0, "package/plane.yaml: no problems\n", ""},
 		{"config check --json package/plane.yaml", 0, `"problems": []`, ""},
 		{"config check " + bad, 2, "", `plane.yaml:2:1: unknown key "adresses"; did you mean "addresses"?`},

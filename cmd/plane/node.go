@@ -22,11 +22,11 @@ func (o *operator) nodeList() *cobra.Command {
 			var rows [][]string
 			for _, n := range all.Nodes {
 				rows = append(rows, []string{
-					n.Name, stateOf(n), strconv.FormatUint(n.Declared.Generation, 10), acknowledged(n),
+					n.Name, stateOf(n), orDash(n.HostVersion), strconv.FormatUint(n.Declared.Generation, 10), acknowledged(n),
 					orDash(join(n.Addresses)), orDash(join(n.Modules)), lastReport(n),
 				})
 			}
-			return cli.Table(o.Out, []string{"NODE", "STATE", "DECLARED", "ACKNOWLEDGED", "ADDRESSES", "MODULES", "LAST REPORT"}, rows)
+			return cli.Table(o.Out, []string{"NODE", "STATE", "HOST", "DECLARED", "ACKNOWLEDGED", "ADDRESSES", "MODULES", "LAST REPORT"}, rows)
 		}),
 	}
 }

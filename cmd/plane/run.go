@@ -96,7 +96,7 @@ func (p program) run(ctx context.Context) (err error) {
 		Mesh: mesh, Enroller: enrolments, Nodes: st, Observations: st, Contents: st, Links: links, Limits: p.limits, Now: time.Now, Log: p.log,
 	})
 	operators := api.NewServer(api.Config{
-		Enrolment: enrolments, Assigner: declarer, Configurer: declarer, Reader: st, Links: links, Catalogue: modules, Log: p.log,
+		Enrolment: enrolments, Assigner: declarer, Configurer: declarer, HostSetter: declarer, Reader: st, Links: links, Catalogue: modules, Log: p.log,
 	})
 	return p.serve(ctx, link, operators, enrolments)
 }

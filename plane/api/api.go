@@ -27,6 +27,9 @@ const (
 	procedureAssign     = "/mesh.plane.v1.Operator/Assign"
 	procedureModules    = "/mesh.plane.v1.Operator/Modules"
 	procedureConfigure  = "/mesh.plane.v1.Operator/Configure"
+	procedureHost       = "/mesh.plane.v1.Operator/Host"
+	procedureSetHost    = "/mesh.plane.v1.Operator/SetHost"
+	procedureUnsetHost  = "/mesh.plane.v1.Operator/UnsetHost"
 )
 
 // The answers below are also what --json prints: members may be added, and
@@ -68,9 +71,10 @@ const (
 // Node is one node as a list shows it.
 type Node struct {
 	Name         string        `json:"name"`
-	State        string        `json:"state"`       // Connected or Disconnected
-	StateSince   time.Time     `json:"state_since"` // when the link was opened, or was last known to be up
-	Addresses    []string      `json:"addresses"`   // overlay
+	State        string        `json:"state"`        // Connected or Disconnected
+	StateSince   time.Time     `json:"state_since"`  // when the link was opened, or was last known to be up
+	HostVersion  string        `json:"host_version"` // of mesh-host, as it last said
+	Addresses    []string      `json:"addresses"`    // overlay
 	Modules      []string      `json:"modules"`
 	Declared     Generation    `json:"declared"`
 	Acknowledged *Acknowledge  `json:"acknowledged"` // null before the first report
@@ -148,6 +152,41 @@ type ConfigureResponse struct {
 	Changed    bool     `json:"changed"` // false: it was so already
 	Generation uint64   `json:"generation"`
 	Notes      []string `json:"notes"` // what it means for the nodes there are
+}
+
+// HostPackage is what all nodes of one architecture shall have of mesh-host.
+type HostPackage struct {
+	Architecture string    `json:"architecture"` // as profiles have it
+	Version      string    `json:"version"`
+	Digest       string    `json:"digest"`
+	Bytes        int64     `json:"bytes"`
+	Since        time.Time `json:"since"`
+}
+
+// HostPackages is the answer that lists them, by architecture.
+type HostPackages struct {
+	Packages []HostPackage `json:"packages"`
+}
+
+// SetHostRequest gives a Debian package of mesh-host.
+type SetHostRequest struct {
+	Deb       []byte `json:"deb"`
+	Downgrade bool   `json:"downgrade,omitempty"` // it may be lower than what runs
+}
+
+// SetHostResponse says what became of it.
+type SetHostResponse struct {
+	Package HostPackage `json:"package"`
+	Changed bool        `json:"changed"` // false: it was so already
+	Nodes   []string    `json:"nodes"`   // that it is declared to
+	Notes   []string    `json:"notes"`   // about nodes that it does not reach
+}
+
+// UnsetHostResponse says what became of unsetting it.
+type UnsetHostResponse struct {
+	Changed bool     `json:"changed"` // false: none was set
+	Nodes   []string `json:"nodes"`   // that it is declared to no more
+	Notes   []string `json:"notes"`
 }
 
 // NodeRequest names a node.

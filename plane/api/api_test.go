@@ -42,7 +42,7 @@ func serve(t *testing.T, o planetest.Options) (*planetest.Plane, *api.Client) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	s := api.NewServer(api.Config{Enrolment: p.Enrolments, Assigner: p.Declarer, Configurer: p.Declarer, Reader: p.Store, Links: p.Links, Catalogue: p.Catalogue})
+	s := api.NewServer(api.Config{Enrolment: p.Enrolments, Assigner: p.Declarer, Configurer: p.Declarer, HostSetter: p.Declarer, Reader: p.Store, Links: p.Links, Catalogue: p.Catalogue})
 	go func() { done <- s.Run(ctx, l) }()
 	c := api.NewClient(socket)
 	t.Cleanup(func() {
@@ -75,7 +75,7 @@ func TestOperator(t *testing.T) {
 		t.Error(err, d)
 	}
 	modules, err := c.Modules(ctx)
-	if err != nil || len(modules.Modules) != 2 || !cmp.Equal(modules.Modules[1].Nodes, []string{"one", "web"}) {
+	if err != nil || len(modules.Modules) != 3 || !cmp.Equal(modules.Modules[2].Nodes, []string{"one", "web"}) || !cmp.Equal(modules.Modules[0].Nodes, []string{"one", "web"}) {
 		t.Errorf("%v %+v", err, modules)
 	}
 	if err := c.RemoveNode(ctx, "web"); err != nil {
@@ -112,6 +112,12 @@ func TestAnswersAreWhatTheyWere(t *testing.T) {
 		{"node-new", func() (any, error) { return c.Node(ctx, "one") }},
 		{"modules", func() (any, error) { return c.Modules(ctx) }},
 		{"assign", func() (any, error) { return c.Assign(ctx, api.AssignRequest{Node: "one", Module: "welcome"}) }},
+		{"host-none", func() (any, error) { return c.Host(ctx) }},
+		{"host-set", func() (any, error) {
+			return c.SetHost(ctx, api.SetHostRequest{Deb: planetest.Deb("mesh-host", "2.0", "amd64", "p")})
+		}},
+		{"host", func() (any, error) { return c.Host(ctx) }},
+		{"host-unset", func() (any, error) { return c.UnsetHost(ctx) }},
 		{"retire", func() (any, error) { return c.RetireNode(ctx, "web") }},
 		{"node-retiring", func() (any, error) { return c.Node(ctx, "web") }},
 		{"configure", func() (any, error) {
@@ -175,6 +181,11 @@ func TestRefusalsKeepTheirExitCode(t *testing.T) {
 			_, err := c.Configure(ctx, api.ConfigureRequest{File: "f", Text: "mesh: a\naddresses: [192.0.2.1:7443]"})
 			return err
 		}, 2, "f:1:1"},
+		"no package": {func() error { _, err := c.SetHost(ctx, api.SetHostRequest{Deb: []byte("x")}); return err }, 2, "not a Debian package"},
+		"a lower version": {func() error {
+			_, err := c.SetHost(ctx, api.SetHostRequest{Deb: planetest.Deb("mesh-host", "0.9", "amd64", "")})
+			return err
+		}, 2, "--downgrade"},
 		"no plane to answer": {func() error { _, err := nobody.Nodes(ctx); return err }, 4, "systemctl status mesh-plane"},
 	} {
 		t.Run(name, func(t *testing.T) {

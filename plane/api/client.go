@@ -99,6 +99,21 @@ func (c *Client) Configure(ctx context.Context, r ConfigureRequest) (*ConfigureR
 	return call[ConfigureRequest, ConfigureResponse](ctx, c, procedureConfigure, &r)
 }
 
+// Host lists what nodes shall have of mesh-host.
+func (c *Client) Host(ctx context.Context) (*HostPackages, error) {
+	return call[Empty, HostPackages](ctx, c, procedureHost, &Empty{})
+}
+
+// SetHost gives nodes another version of mesh-host.
+func (c *Client) SetHost(ctx context.Context, r SetHostRequest) (*SetHostResponse, error) {
+	return call[SetHostRequest, SetHostResponse](ctx, c, procedureSetHost, &r)
+}
+
+// UnsetHost leaves nodes the version of mesh-host that they have.
+func (c *Client) UnsetHost(ctx context.Context) (*UnsetHostResponse, error) {
+	return call[Empty, UnsetHostResponse](ctx, c, procedureUnsetHost, &Empty{})
+}
+
 // Modules lists the catalogue.
 func (c *Client) Modules(ctx context.Context) (*Modules, error) {
 	return call[Empty, Modules](ctx, c, procedureModules, &Empty{})

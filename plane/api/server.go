@@ -42,12 +42,19 @@ type Configurer interface {
 	Configure(ctx context.Context, next config.Config) (declare.Configuration, error)
 }
 
+// HostSetter says what nodes shall have of mesh-host.
+type HostSetter interface {
+	SetHost(ctx context.Context, deb []byte, downgrade bool) (declare.HostSetting, error)
+	UnsetHost(ctx context.Context) (declare.HostSetting, error)
+}
+
 // Reader reads what is known. Errors match registry.ErrUnknown where there is
 // no such node.
 type Reader interface {
 	Standings(ctx context.Context) ([]registry.Standing, error)
 	Detail(ctx context.Context, name string) (registry.Detail, error)
 	Holders(ctx context.Context, module string) ([]string, error)
+	HostPackages(ctx context.Context) ([]registry.HostPackage, error)
 }
 
 // Links tells whose link is up.
@@ -60,6 +67,7 @@ type Config struct {
 	Enrolment  Enrolment
 	Assigner   Assigner
 	Configurer Configurer
+	HostSetter HostSetter
 	Reader     Reader
 	Links      Links
 	Catalogue  module.Catalogue
@@ -108,6 +116,7 @@ func Listen(path string) (net.Listener, error) {
 
 const (
 	maxRequestBytes = 1 << 20
+	maxDebBytes     = declaration.MaxBlob/3*4 + maxRequestBytes // in base64
 	shutdownTimeout = 5 * time.Second
 )
 
@@ -138,21 +147,24 @@ func (s *Server) Run(ctx context.Context, l net.Listener) error {
 
 func (s *Server) handler() http.Handler {
 	mux := http.NewServeMux()
-	handle(mux, s, procedureIssueToken, s.issueToken)
-	handle(mux, s, procedureNodes, s.nodes)
-	handle(mux, s, procedureNode, s.node)
-	handle(mux, s, procedureRetire, s.retire)
-	handle(mux, s, procedureRemove, s.remove)
-	handle(mux, s, procedureAssign, s.assign)
-	handle(mux, s, procedureModules, s.modules)
-	handle(mux, s, procedureConfigure, s.configure)
+	handle(mux, s, procedureIssueToken, maxRequestBytes, s.issueToken)
+	handle(mux, s, procedureNodes, maxRequestBytes, s.nodes)
+	handle(mux, s, procedureNode, maxRequestBytes, s.node)
+	handle(mux, s, procedureRetire, maxRequestBytes, s.retire)
+	handle(mux, s, procedureRemove, maxRequestBytes, s.remove)
+	handle(mux, s, procedureAssign, maxRequestBytes, s.assign)
+	handle(mux, s, procedureModules, maxRequestBytes, s.modules)
+	handle(mux, s, procedureConfigure, maxRequestBytes, s.configure)
+	handle(mux, s, procedureHost, maxRequestBytes, s.host)
+	handle(mux, s, procedureSetHost, maxDebBytes, s.setHost)
+	handle(mux, s, procedureUnsetHost, maxRequestBytes, s.unsetHost)
 	return mux
 }
 
 // handle serves one procedure. Refusals are told as they are; other errors are
 // the plane's own, logged here and told in full, since the caller is its
 // operator.
-func handle[Req, Res any](mux *http.ServeMux, s *Server, procedure string, call func(context.Context, *Req) (*Res, error)) {
+func handle[Req, Res any](mux *http.ServeMux, s *Server, procedure string, maxBytes int, call func(context.Context, *Req) (*Res, error)) {
 	mux.Handle(procedure, connect.NewUnaryHandler(procedure, func(ctx context.Context, req *connect.Request[Req]) (*connect.Response[Res], error) {
 		res, err := call(ctx, req.Msg)
 		if r := refusal.Of(err); r != nil {
@@ -163,7 +175,7 @@ func handle[Req, Res any](mux *http.ServeMux, s *Server, procedure string, call 
 			return nil, connect.NewError(connect.CodeInternal, err)
 		}
 		return connect.NewResponse(res), nil
-	}, connect.WithCodec(link.Codec{}), connect.WithReadMaxBytes(maxRequestBytes)))
+	}, connect.WithCodec(link.Codec{}), connect.WithReadMaxBytes(maxBytes)))
 }
 
 func (s *Server) issueToken(ctx context.Context, r *TokenRequest) (*TokenResponse, error) {
@@ -213,7 +225,7 @@ func (s *Server) node(ctx context.Context, r *NodeRequest) (*NodeDetail, error) 
 func (s *Server) describe(st registry.Standing) Node {
 	n := Node{
 		Name: st.Name, State: Disconnected, StateSince: st.SeenAt,
-		Addresses: []string{}, Modules: list(st.Modules),
+		HostVersion: st.HostVersion, Addresses: []string{}, Modules: list(st.Modules),
 		Declared: Generation{st.Declared.Epoch, st.Declared.Generation, st.Declared.Digest}, Refused: st.Refused,
 	}
 	if since, open := s.Links.Since(st.Key); open {
@@ -252,7 +264,7 @@ func (s *Server) assign(ctx context.Context, r *AssignRequest) (*AssignResponse,
 func (s *Server) modules(ctx context.Context, _ *Empty) (*Modules, error) {
 	answer := &Modules{Modules: []Module{}}
 	for _, m := range s.Catalogue.Modules() {
-		holders, err := s.Reader.Holders(ctx, m.Name)
+		holders, err := s.holders(ctx, m)
 		if err != nil {
 			return nil, err
 		}
@@ -271,6 +283,19 @@ func (s *Server) configure(ctx context.Context, r *ConfigureRequest) (*Configure
 	}
 	c, err := s.Configurer.Configure(ctx, next)
 	return &ConfigureResponse{c.Node, c.Changed, c.Generation, list(c.Notes)}, err
+}
+
+// holders lists the nodes that have m.
+func (s *Server) holders(ctx context.Context, m module.Module) ([]string, error) {
+	if m.Presence != module.Everywhere {
+		return s.Reader.Holders(ctx, m.Name)
+	}
+	all, err := s.Reader.Standings(ctx)
+	var names []string
+	for _, st := range all {
+		names = append(names, st.Name)
+	}
+	return names, err
 }
 
 // list is s, and empty where it is nil: a JSON array always.

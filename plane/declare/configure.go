@@ -49,7 +49,12 @@ func (d *Declarer) Configure(ctx context.Context, next config.Config) (Configura
 			return registry.Change{}, err
 		}
 		done.Node, done.Generation = n.Name, n.Declared.Generation
-		declared, err := d.next(d.Catalogue.With(module.Facts{PlaneConfig: next.Render()}), n)
+		k, err := known(ctx, v)
+		if err != nil {
+			return registry.Change{}, err
+		}
+		k.planeConfig = next.Render()
+		declared, err := d.next(k, n)
 		if err != nil || declared == nil {
 			return registry.Change{}, err
 		}

@@ -49,23 +49,47 @@ func New(c Config) *Declarer {
 // Next is the declaration that follows n.Declared, signed; nil when n is told
 // already what it shall hold.
 func (d *Declarer) Next(ctx context.Context, v registry.View, n registry.Node) (*registry.Declaration, error) {
-	applied, err := v.PlaneConfig(ctx)
+	k, err := known(ctx, v)
 	if err != nil {
 		return nil, err
 	}
-	modules := d.Catalogue
-	if applied != "" {
-		modules = modules.With(module.Facts{PlaneConfig: applied})
-	}
-	return d.next(modules, n)
+	return d.next(k, n)
 }
 
-func (d *Declarer) next(modules module.Catalogue, n registry.Node) (*registry.Declaration, error) {
-	resources, err := Merge(modules, n.Modules)
+// knowledge is what declarations are made of beside what is known of each node.
+type knowledge struct {
+	planeConfig string // as it was applied; empty: as this plane was started with
+	hosts       []registry.HostPackage
+}
+
+func known(ctx context.Context, v registry.View) (k knowledge, err error) {
+	if k.planeConfig, err = v.PlaneConfig(ctx); err != nil {
+		return k, err
+	}
+	k.hosts, err = v.HostPackages(ctx)
+	return k, err
+}
+
+// on is the catalogue for one node.
+func (k knowledge) on(n registry.Node, c module.Catalogue) module.Catalogue {
+	facts := c.Facts()
+	if k.planeConfig != "" {
+		facts.PlaneConfig = k.planeConfig
+	}
+	facts.Host = k.host(n)
+	return c.With(facts)
+}
+
+func (d *Declarer) next(k knowledge, n registry.Node) (*registry.Declaration, error) {
+	modules, names := k.on(n, d.Catalogue), n.Modules
+	if !n.Retiring() {
+		names = modules.On(names)
+	}
+	resources, err := Merge(modules, names)
 	if err != nil {
 		return nil, err
 	}
-	short, contents, err := apart(modules, n.Modules, resources)
+	short, contents, err := apart(modules, names, resources)
 	if err != nil {
 		return nil, err
 	}
@@ -185,6 +209,9 @@ func (d *Declarer) change(ctx context.Context, node, name string,
 	decide func(context.Context, registry.View, *registry.Node, module.Module) (registry.Change, error),
 ) (Assignment, error) {
 	m, err := d.Catalogue.Named(name)
+	if err == nil {
+		err = m.CheckAssignable()
+	}
 	if err != nil {
 		return Assignment{}, err
 	}
@@ -249,16 +276,28 @@ func (d *Declarer) Refresh(ctx context.Context) error {
 		if err != nil {
 			return registry.Change{}, err
 		}
-		for _, n := range nodes {
-			next, err := d.Next(ctx, v, n)
-			switch {
-			case err != nil:
-				d.Log.Error("node keeps its last declaration", "node", n.Name, "generation", n.Declared.Generation, "err", err)
-			case next != nil:
-				d.Log.Info("declared anew", "node", n.Name, "generation", next.Generation, "digest", next.Digest)
-				change.Declare = append(change.Declare, *next)
-			}
+		k, err := known(ctx, v)
+		if err != nil {
+			return registry.Change{}, err
 		}
+		d.renew(k, nodes, &change)
 		return change, nil
 	})
+}
+
+// renew adds to change the next generation of each of nodes that is not told yet
+// what it shall hold, and says of each that keeps its last one why that is so.
+func (d *Declarer) renew(k knowledge, nodes []registry.Node, change *registry.Change) (kept []string) {
+	for _, n := range nodes {
+		next, err := d.next(k, n)
+		switch {
+		case err != nil:
+			d.Log.Error("node keeps its last declaration", "node", n.Name, "generation", n.Declared.Generation, "err", err)
+			kept = append(kept, fmt.Sprintf("node %q keeps its last declaration: %v", n.Name, err))
+		case next != nil:
+			d.Log.Info("declared anew", "node", n.Name, "generation", next.Generation, "digest", next.Digest)
+			change.Declare = append(change.Declare, *next)
+		}
+	}
+	return kept
 }

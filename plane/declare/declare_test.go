@@ -45,6 +45,8 @@ type noneApplied struct{ registry.View }
 
 func (noneApplied) PlaneConfig(context.Context) (string, error) { return "", nil }
 
+func (noneApplied) HostPackages(context.Context) ([]registry.HostPackage, error) { return nil, nil }
+
 // TestSameFactsSameBytes is the law of the package: whatever the order of
 // modules in the catalogue and of assignments on the node, the signed bytes are
 // the same; and other facts give other bytes.
@@ -175,7 +177,9 @@ func TestWhatCannotBeAssigned(t *testing.T) {
 		says string
 	}{
 		"an unknown node":     {func() error { _, err := p.Declarer.Assign(t.Context(), "wbe", "welcome"); return err }, refusal.Unknown, `"wbe"`},
-		"an unknown module":   {func() error { _, err := p.Declarer.Assign(t.Context(), "web", "wellcome"); return err }, refusal.Unknown, "plane, welcome"},
+		"an unknown module":   {func() error { _, err := p.Declarer.Assign(t.Context(), "web", "wellcome"); return err }, refusal.Unknown, "host, plane, welcome"},
+		"what is everywhere":  {func() error { _, err := p.Declarer.Assign(t.Context(), "web", "host"); return err }, refusal.Conflict, "on every node by itself"},
+		"and away from it":    {func() error { _, err := p.Declarer.Unassign(t.Context(), "web", "host"); return err }, refusal.Conflict, "on every node by itself"},
 		"a second plane":      {func() error { _, err := p.Declarer.Assign(t.Context(), "web", "plane"); return err }, refusal.Conflict, "belongs on the machine the plane runs on"},
 		"no plane":            {func() error { _, err := p.Declarer.Unassign(t.Context(), "one", "plane"); return err }, refusal.Conflict, "exactly one must run"},
 		"from an unknown one": {func() error { _, err := p.Declarer.Unassign(t.Context(), "wbe", "welcome"); return err }, refusal.Unknown, `"wbe"`},

@@ -165,6 +165,9 @@ func (s *Service) checkHolders(ctx context.Context, v registry.View, node string
 		if err != nil {
 			return err
 		}
+		if err := m.CheckAssignable(); err != nil {
+			return err
+		}
 		holders, err := v.Holders(ctx, name)
 		if err != nil {
 			return err

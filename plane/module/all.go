@@ -8,7 +8,24 @@ import (
 )
 
 // All is every module there is.
-func All() []Module { return []Module{Plane(), Welcome()} }
+func All() []Module { return []Module{Host(), Plane(), Welcome()} }
+
+// Host is the program that applies what is declared: in the version that its
+// operator gave the plane, else in whichever a node has.
+func Host() Module {
+	return Module{
+		Name:          "host",
+		Summary:       "mesh-host itself, in the version that `host set` gave",
+		Presence:      Everywhere,
+		Instantiation: Any,
+		Resources: func(f Facts) []declaration.Resource {
+			if f.Host == nil {
+				return nil
+			}
+			return []declaration.Resource{{ID: "host/package", Package: f.Host}}
+		},
+	}
+}
 
 // Plane is the plane itself, on the node of the machine it runs on. Its
 // resources are also the bundle the first node is raised from.

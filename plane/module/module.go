@@ -21,6 +21,7 @@ type Presence string
 const (
 	Anywhere    Presence = "anywhere"   // on any node it is assigned to
 	BesidePlane Presence = "with_plane" // on the machine the plane runs on, and nowhere else
+	Everywhere  Presence = "everywhere" // on every node by itself: it is neither assigned nor taken away
 )
 
 // Instantiation is how many of a module there are in the mesh.
@@ -43,13 +44,16 @@ type Module struct {
 	// facts give equal resources.
 	Resources func(Facts) []declaration.Resource
 	// Contents is what the resources name by digest: packages, in bytes. What a file
-	// holds is given with the file, however long it is. nil means nothing.
+	// holds is given with the file, however long it is. nil means nothing but what the
+	// plane keeps already.
 	Contents func(Facts) []string
 }
 
 // Facts are what modules make resources of.
 type Facts struct {
 	PlaneConfig string // the plane's configuration as config.Config.Render writes it
+	// Host is what the node shall have of mesh-host; nil means whichever it has.
+	Host *declaration.Package
 }
 
 // Catalogue is the modules of one mesh, with the facts they are made of.
@@ -62,6 +66,20 @@ type Catalogue struct {
 func NewCatalogue(facts Facts, modules ...Module) Catalogue {
 	sorted := slices.SortedFunc(slices.Values(modules), func(a, b Module) int { return strings.Compare(a.Name, b.Name) })
 	return Catalogue{sorted, facts}
+}
+
+// Facts are those that c has.
+func (c Catalogue) Facts() Facts { return c.facts }
+
+// On lists the modules of a node that these are assigned to.
+func (c Catalogue) On(assigned []string) []string {
+	all := slices.Clone(assigned)
+	for _, m := range c.modules {
+		if m.Presence == Everywhere {
+			all = append(all, m.Name)
+		}
+	}
+	return all
 }
 
 // With is c with other facts.
@@ -95,6 +113,20 @@ func (c Catalogue) Named(name string) (Module, error) {
 		What: fmt.Sprintf("module %q", name),
 		Why:  "there is no such module",
 		Do:   "take one of " + strings.Join(known, ", "),
+	}
+}
+
+// CheckAssignable tells why nobody assigns m or takes it away. The error is a
+// *refusal.Error; nil means that it can be.
+func (m Module) CheckAssignable() error {
+	if m.Presence != Everywhere {
+		return nil
+	}
+	return &refusal.Error{
+		Kind: refusal.Conflict,
+		What: fmt.Sprintf("module %q", m.Name),
+		Why:  "it is on every node by itself, and is neither assigned nor taken away",
+		Do:   "leave it out",
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -18,7 +19,10 @@ import (
 var update = flag.Bool("update", false, "write the goldens anew")
 
 func catalogue(extra ...module.Module) module.Catalogue {
-	return module.NewCatalogue(module.Facts{PlaneConfig: "mesh: \"test\"\n"}, append(module.All(), extra...)...)
+	return module.NewCatalogue(module.Facts{
+		PlaneConfig: "mesh: \"test\"\n",
+		Host:        &declaration.Package{Name: "mesh-host", Version: "2.0", Blob: &declaration.Blob{Digest: strings.Repeat("ab", 32), Bytes: 5 << 20}},
+	}, append(module.All(), extra...)...)
 }
 
 // Every module of the catalogue declares what a host accepts, under its own
@@ -62,7 +66,7 @@ func TestNamedKnowsItsCatalogue(t *testing.T) {
 		t.Error(m.Name, err)
 	}
 	_, err := catalogue().Named("welcom")
-	if r := refusal.Of(err); r == nil || r.Kind != refusal.Unknown || !strings.Contains(r.Do, "plane, welcome") {
+	if r := refusal.Of(err); r == nil || r.Kind != refusal.Unknown || !strings.Contains(r.Do, "host, plane, welcome") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -114,6 +118,23 @@ func TestCheckPlace(t *testing.T) {
 				t.Errorf("got %v, want %q", err, tt.says)
 			}
 		})
+	}
+}
+
+// Nobody has to assign what is everywhere, and nobody can.
+func TestEverywhere(t *testing.T) {
+	c := catalogue()
+	if got := c.On([]string{"welcome"}); !slices.Equal(got, []string{"welcome", "host"}) {
+		t.Errorf("%v", got)
+	}
+	if r := refusal.Of(module.Host().CheckAssignable()); r == nil || !strings.Contains(r.Error(), "on every node by itself") {
+		t.Errorf("%v", r)
+	}
+	if err := module.Welcome().CheckAssignable(); err != nil {
+		t.Error(err)
+	}
+	if got := module.Host().Resources(module.Facts{}); got != nil {
+		t.Errorf("where no version was given: %+v", got)
 	}
 }
 

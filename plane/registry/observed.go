@@ -83,6 +83,7 @@ type Standing struct {
 	EnrolledAt   time.Time
 	RetiringAt   time.Time // since when it is being retired; zero: it is not
 	SeenAt       time.Time // when the link was last known to be up, to a minute
+	HostVersion  string    // of mesh-host, as it last said
 	Declared     Declared
 	Acknowledged Acknowledged
 	Refused      *link.Refused // as it last reported

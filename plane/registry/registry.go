@@ -97,6 +97,8 @@ type View interface {
 	// PlaneConfig is the plane's configuration as it was last applied; empty while
 	// the plane has what its file says.
 	PlaneConfig(ctx context.Context) (string, error)
+	// HostPackages lists what nodes shall have of mesh-host, by architecture.
+	HostPackages(ctx context.Context) ([]HostPackage, error)
 }
 
 // Decide is a decision: it reads and says what shall change.
@@ -114,13 +116,15 @@ type Change struct {
 	Assign      []Assignment
 	Unassign    []Assignment
 	PlaneConfig string // to be applied; empty leaves it
+	SetHost     *HostPackage
+	UnsetHost   bool // for every architecture
 	Declare     []Declaration
 }
 
 // IsZero tells whether nothing changes.
 func (c Change) IsZero() bool {
 	return c.Issue == nil && c.Enrol == nil && c.Retire == nil && c.Remove == nil && c.PlaneConfig == "" &&
-		len(c.Assign)+len(c.Unassign)+len(c.Declare) == 0
+		c.SetHost == nil && !c.UnsetHost && len(c.Assign)+len(c.Unassign)+len(c.Declare) == 0
 }
 
 // Ref points at a node: by its key, with its name for people.
@@ -154,8 +158,17 @@ type Declaration struct {
 	Contents []Content
 }
 
-// Content is what a declaration names by digest. It is kept with the declaration
-// and for as long as one that is kept names it.
+// HostPackage is the Debian package of mesh-host that all nodes of one
+// architecture shall have.
+type HostPackage struct {
+	Architecture string // as profiles have it
+	Version      string
+	Content      Content // without its data where it is read
+	Since        time.Time
+}
+
+// Content is what a declaration or a HostPackage names by digest. It is kept with
+// that and for as long as one that is kept names it.
 type Content struct {
 	declaration.Blob
 	Data string // empty: it is kept already

@@ -48,12 +48,15 @@ func apply(ctx context.Context, tx *sql.Tx, c registry.Change) error {
 			return fmt.Errorf("keep the plane's configuration: %v", err)
 		}
 	}
+	if err := w.hostPackages(ctx, c); err != nil {
+		return fmt.Errorf("keep the package of mesh-host: %v", err)
+	}
 	for _, d := range c.Declare {
 		if err := w.declare(ctx, d); err != nil {
 			return fmt.Errorf("keep declaration of node %q: %v", d.Node.Name, err)
 		}
 	}
-	if c.Remove != nil || len(c.Declare) > 0 {
+	if c.Remove != nil || c.SetHost != nil || c.UnsetHost || len(c.Declare) > 0 {
 		if err := w.dropContents(ctx); err != nil {
 			return fmt.Errorf("take away contents that nothing names: %v", err)
 		}

@@ -71,7 +71,60 @@ func (w writer) content(ctx context.Context, c registry.Content) error {
 	return nil
 }
 
-// dropContents takes away what no declaration names any more.
+// hostPackages keeps what nodes shall have of mesh-host.
+func (w writer) hostPackages(ctx context.Context, c registry.Change) error {
+	if c.UnsetHost {
+		if err := w.exec(ctx, -1, `DELETE FROM host_packages`); err != nil {
+			return err
+		}
+	}
+	p := c.SetHost
+	if p == nil {
+		return nil
+	}
+	if err := w.content(ctx, p.Content); err != nil {
+		return err
+	}
+	return w.exec(ctx, 1, `
+		INSERT INTO host_packages (architecture, version, content, since)
+		SELECT ?1, ?2, digest, ?5 FROM contents WHERE digest = ?3 AND bytes = ?4
+		ON CONFLICT (architecture) DO UPDATE SET version = excluded.version, content = excluded.content, since = excluded.since`,
+		p.Architecture, p.Version, p.Content.Digest, p.Content.Bytes, w.at)
+}
+
+// HostPackages lists what nodes shall have of mesh-host, by architecture.
+func (s *Store) HostPackages(ctx context.Context) ([]registry.HostPackage, error) {
+	return view{s.read}.HostPackages(ctx)
+}
+
+func (v view) HostPackages(ctx context.Context) ([]registry.HostPackage, error) {
+	rows, err := v.q.QueryContext(ctx, `
+		SELECT h.architecture, h.version, h.content, c.bytes, h.since
+		FROM host_packages h JOIN contents c ON c.digest = h.content ORDER BY h.architecture`)
+	if err != nil {
+		return nil, fmt.Errorf("read the packages of mesh-host: %v", err)
+	}
+	defer rows.Close()
+	var all []registry.HostPackage
+	for rows.Next() {
+		var p registry.HostPackage
+		var since int64
+		if err := rows.Scan(&p.Architecture, &p.Version, &p.Content.Digest, &p.Content.Bytes, &since); err != nil {
+			return nil, fmt.Errorf("read the packages of mesh-host: %v", err)
+		}
+		p.Since = fromMillis(since)
+		all = append(all, p)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, fmt.Errorf("read the packages of mesh-host: %v", err)
+	}
+	return all, nil
+}
+
+// dropContents takes away what nothing names any more.
 func (w writer) dropContents(ctx context.Context) error {
-	return w.exec(ctx, -1, `DELETE FROM contents WHERE NOT EXISTS (SELECT 1 FROM declared_contents d WHERE d.content = contents.digest)`)
+	return w.exec(ctx, -1, `
+		DELETE FROM contents
+		WHERE NOT EXISTS (SELECT 1 FROM declared_contents d WHERE d.content = contents.digest)
+		AND NOT EXISTS (SELECT 1 FROM host_packages h WHERE h.content = contents.digest)`)
 }

@@ -107,3 +107,55 @@ func TestContentsGoWithTheirDeclarations(t *testing.T) {
 		t.Errorf("%d rows are left of a node that was removed: %v", rows, err)
 	}
 }
+
+// TestHostPackagesKeepTheirContent: it is there from the moment it is given, with
+// no node to declare it to, until another takes its place.
+func TestHostPackagesKeepTheirContent(t *testing.T) {
+	dir := t.TempDir()
+	p := planetest.New(t, planetest.Options{Dir: dir})
+	db, err := sql.Open("sqlite", filepath.Join(dir, "plane.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	first, second, other := contentOf(strings.Repeat("1", link.MaxBlobPart+1)), contentOf("2"), contentOf("3")
+	host := func(architecture string, c registry.Content) *registry.HostPackage {
+		return &registry.HostPackage{Architecture: architecture, Version: "2.0", Content: c}
+	}
+	for i, step := range []struct {
+		change registry.Change
+		keeps  []registry.Content // in the order of architectures
+		fails  bool
+	}{
+		{registry.Change{SetHost: host("amd64", first)}, []registry.Content{first}, false},
+		{registry.Change{SetHost: host("arm64", other)}, []registry.Content{first, other}, false},
+		{registry.Change{SetHost: host("amd64", second)}, []registry.Content{second, other}, false},
+		{registry.Change{SetHost: host("amd64", registry.Content{Blob: first.Blob})}, []registry.Content{second, other}, true},
+		{registry.Change{UnsetHost: true}, nil, false},
+	} {
+		step.change.At = time.Unix(1, 0)
+		err := p.Store.Update(t.Context(), func(context.Context, registry.View) (registry.Change, error) { return step.change, nil })
+		if (err != nil) != step.fails {
+			t.Errorf("step %d: %v", i, err)
+		}
+		all, err := p.Store.HostPackages(t.Context())
+		if err != nil || len(all) != len(step.keeps) {
+			t.Fatalf("step %d: %+v, %v", i, all, err)
+		}
+		for j, c := range step.keeps {
+			if all[j].Content.Blob != c.Blob || !all[j].Since.Equal(step.change.At) {
+				t.Errorf("step %d: %+v, want %+v", i, all[j], c.Blob)
+			}
+		}
+		var contents, bytes int
+		if err := db.QueryRow(`SELECT (SELECT count(*) FROM contents), (SELECT coalesce(sum(length(data)), 0) FROM content_parts)`).Scan(&contents, &bytes); err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range step.keeps {
+			bytes -= int(c.Bytes)
+		}
+		if contents != len(step.keeps) || bytes != 0 {
+			t.Errorf("step %d: %d contents are kept, %d bytes too many", i, contents, bytes)
+		}
+	}
+}

@@ -89,7 +89,8 @@ func (s *Store) details(ctx context.Context, whole bool, and string, args ...any
 	}
 	rows, err := tx.QueryContext(ctx, `
 		SELECT n.id, n.name, k.key, k.since, n.seen_at, n.retiring_at, d.epoch, d.generation, d.digest, d.content,
-			r.at, coalesce(r.epoch, 0), coalesce(r.generation, 0), coalesce(r.digest, ''), coalesce(r.counts, '{}'), coalesce(r.refused, ''), `+long+`
+			r.at, coalesce(r.epoch, 0), coalesce(r.generation, 0), coalesce(r.digest, ''), coalesce(r.counts, '{}'), coalesce(r.refused, ''),
+			coalesce(n.profile ->> '$.host_version', ''), `+long+`
 		FROM nodes n
 		JOIN keys k ON k.node = n.id AND k.forgotten_at IS NULL
 		JOIN declarations d ON (d.node, d.epoch, d.generation) = (
@@ -126,7 +127,7 @@ func scanDetail(rows *sql.Rows) (id int64, d registry.Detail, err error) {
 	var reported, retiring sql.NullInt64
 	a := &d.Acknowledged
 	err = rows.Scan(&id, &d.Name, &key, &since, &seen, &retiring, &d.Declared.Epoch, &d.Declared.Generation, &d.Declared.Digest, &d.Declared.Content,
-		&reported, &a.Epoch, &a.Generation, &a.Digest, &counts, &refused, &profile, &inventory, &results)
+		&reported, &a.Epoch, &a.Generation, &a.Digest, &counts, &refused, &d.HostVersion, &profile, &inventory, &results)
 	if err != nil {
 		return 0, d, err
 	}
