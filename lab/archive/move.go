@@ -62,10 +62,13 @@ func (a *Archive) Move(ctx context.Context, scenario string, to Target) (Moved, 
 	if err != nil {
 		return Moved{}, fmt.Errorf("look at %s: %w", to, err)
 	}
-	if err := a.clear(ctx, scenario, to, &sight); err != nil {
-		return Moved{}, fmt.Errorf("remove what a move that was killed left on %s: %w", to, err)
+	runs := a.runs(scenario) // if not, taking the snapshot says so
+	if runs {
+		if err := a.clear(ctx, scenario, to, &sight); err != nil {
+			return Moved{}, fmt.Errorf("remove what a move that was killed left on %s: %w", to, err)
+		}
 	}
-	if slices.Contains(sight.Raised, scenario) {
+	if runs && slices.Contains(sight.Raised, scenario) {
 		return Moved{}, &lifecycle.Error{
 			What: fmt.Sprintf("scenario %s cannot be moved to %s", scenario, to), Why: "one of that name is raised there",
 			Next: "destroy that one, or raise this one under another name", Code: codeUsage,
@@ -86,11 +89,13 @@ func (a *Archive) Move(ctx context.Context, scenario string, to Target) (Moved, 
 		}
 	}
 	a.cfg.Ports.Progress.Note("all machines answer on %s; removing the scenario here", to)
-	// The snapshot goes first: for as long as it is here, the move counts as cut
-	// short, and what runs there as a copy to be removed.
-	err = a.cfg.Snapshots.Remove(scenario, m.Name)
+	// For as long as the snapshot is here the move counts as cut short, and what
+	// runs there as a copy to be removed. So it goes when nothing is left to be
+	// done there, and before anything is undone here.
+	err = to.Forget(undo, scenario, m.Name)
+	err = errors.Join(err, a.cfg.Snapshots.Remove(scenario, m.Name))
 	_, destroyed := a.cfg.Lab.Destroy(undo, scenario)
-	err = errors.Join(err, destroyed, to.Forget(undo, scenario, m.Name))
+	err = errors.Join(err, destroyed)
 	if err != nil {
 		err = fmt.Errorf("scenario %s runs on %s; not all of it could be removed here: %w", scenario, to, err)
 	}
@@ -105,14 +110,16 @@ const movePrefix = "move-"
 
 func aboutMove(to Target) string { return "taken to move the scenario to " + to.String() }
 
-// clear removes what moves of a scenario to the same target left that were killed:
-// their snapshots, here and there, and what was raised of them there. It touches
-// nothing unless the scenario runs here.
-func (a *Archive) clear(ctx context.Context, scenario string, to Target, sight *Sight) error {
+// runs tells whether a scenario runs here, or does once its snapshot is taken.
+func (a *Archive) runs(scenario string) bool {
 	r, err := a.cfg.Lab.Record(scenario)
-	if err != nil || r.Phase != lifecycle.Raised && r.Phase != lifecycle.Snapshotting {
-		return nil // taking the snapshot says so
-	}
+	return err == nil && (r.Phase == lifecycle.Raised || r.Phase == lifecycle.Snapshotting)
+}
+
+// clear removes what moves of a scenario to the same target left that were killed:
+// their snapshots, here and there, and what was raised of them there. The scenario
+// has to run here.
+func (a *Archive) clear(ctx context.Context, scenario string, to Target, sight *Sight) error {
 	all, err := a.cfg.Snapshots.Store().List(scenario)
 	for _, m := range all {
 		if !strings.HasPrefix(m.Name, movePrefix) || m.About != aboutMove(to) {

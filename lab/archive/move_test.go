@@ -16,6 +16,7 @@ import (
 
 	"mesh/lab/archive"
 	"mesh/lab/images"
+	"mesh/lab/lifecycle"
 	"mesh/lab/snapshot"
 )
 
@@ -236,5 +237,26 @@ esac
 	must(t, err)
 	if want := fmt.Sprintln("my lab restore a s; rm"); !strings.Contains(string(asked), want) {
 		t.Errorf("asked %q", asked)
+	}
+}
+
+// What was moved already, by a move that was killed while it removed the scenario
+// here, is left alone there: nobody is told to destroy it.
+func TestMoveOfWhatHasBeenMoved(t *testing.T) {
+	from, to := newBed(t, "a disk"), &beside{bed: newBed(t, "a disk")}
+	from.raised(t, "a", "s1")
+	_, err := from.archive.Move(t.Context(), "a", to)
+	must(t, err)
+	from.raised(t, "a", "s2")
+	held, err := from.lab.Hold("a")
+	must(t, err)
+	must(t, held.Update(func(r *lifecycle.Record) { r.Phase = lifecycle.Destroying }))
+	held.Release()
+	_, err = from.archive.Move(t.Context(), "a", to)
+	if err == nil || !strings.Contains(err.Error(), "the scenario is not raised, or only in part") {
+		t.Errorf("got %v", err)
+	}
+	if diff := cmp.Diff([]string{"a"}, to.stands(t)); diff != "" {
+		t.Errorf("there:\n%s", diff)
 	}
 }
