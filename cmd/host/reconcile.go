@@ -86,8 +86,14 @@ func takeContents(s *system.System, list []declaration.Resource, from string) er
 		came, size = nil, 0
 		return nil
 	}
-	for _, blob := range declaration.Blobs(list) {
-		if s.HasContent(blob.Digest) {
+	blobs := declaration.Blobs(list)
+	digests := make([]string, len(blobs))
+	for i, blob := range blobs {
+		digests[i] = blob.Digest
+	}
+	has := s.HasContents(digests)
+	for i, blob := range blobs {
+		if has[i] {
 			continue
 		}
 		data, err := readContent(filepath.Join(from, blob.Digest), blob)

@@ -24,6 +24,7 @@ import (
 	"mesh/host/declaration"
 	"mesh/host/resource"
 	"mesh/host/store"
+	"mesh/host/system"
 )
 
 // Desired is one declaration to apply. It has passed declaration's checks and
@@ -134,6 +135,7 @@ func (a *Applier) known(ctx context.Context, d Desired) (*known, error) {
 		return nil, err
 	}
 	k := newKnown(d, record)
+	k.places = keys
 	k.saw(seen)
 	return k, nil
 }
@@ -171,15 +173,12 @@ func look(ctx context.Context, m resource.Machine, d Desired, keys []store.Key) 
 		return Seen{}, err
 	}
 	seen := Seen{Found: resource.Look(ctx, m, keys), Accounts: accounts, Contents: map[string]bool{}, Offered: map[string]string{}, Broken: map[string][]resource.Broken{}}
-	wanted := map[store.Key]bool{}
-	for _, key := range keys {
-		wanted[key] = true
-	}
 	for _, r := range d.Resources {
-		if !wanted[resource.KeyOf(r)] {
+		found, wanted := seen.Found[resource.KeyOf(r)]
+		if !wanted {
 			continue
 		}
-		for _, b := range declaration.Blobs([]declaration.Resource{r}) {
+		if b := r.Blob(); b != nil && !holds(r, accounts, found) {
 			seen.Contents[b.Digest] = m.HasContent(b.Digest)
 		}
 		// What is offered is not known while apt cannot say; what is installed stays.
@@ -195,6 +194,12 @@ func look(ctx context.Context, m resource.Machine, d Desired, keys []store.Key) 
 		}
 	}
 	return seen, nil
+}
+
+// holds says whether what is found at r is as declared, and so needs no content.
+func holds(r declaration.Resource, accounts system.Accounts, found resource.Found) bool {
+	target, err := resource.Target(r, accounts)
+	return err == nil && found.Err == nil && resource.Differs(r.Kind(), target, found.State) == ""
 }
 
 // Reconcile brings the machine to d, as far as it can, and says what became of
@@ -221,7 +226,7 @@ func (a *Applier) Reconcile(ctx context.Context, d Desired) (declaration.Outcome
 	if err := errors.Join(p.errs...); err != nil {
 		return out, err
 	}
-	a.calm = newCalm(d, plan, a.store.View(), k.seen)
+	a.calm = newCalm(d, plan, a.store.View(), k)
 	return out, nil
 }
 

@@ -19,14 +19,13 @@ type Calm struct {
 	seen     Seen
 }
 
-// newCalm is of a pass that had this plan and left this record; nil where it had
+// newCalm is of a pass that had this plan, left this record and knew this; nil where it had
 // something to do, now or later.
-func newCalm(d Desired, plan Plan, record store.View, seen Seen) *Calm {
-	keys, err := places(d, record)
-	if err != nil || !plan.Quiet() || len(record.Intents)+len(record.Debts) > 0 {
+func newCalm(d Desired, plan Plan, record store.View, k *known) *Calm {
+	if !plan.Quiet() || len(record.Intents)+len(record.Debts) > 0 {
 		return nil
 	}
-	c := &Calm{keys: keys, seen: seen}
+	c := &Calm{keys: k.places, seen: k.seen}
 	for _, r := range d.Resources {
 		if r.Package != nil {
 			c.packages = append(c.packages, r)

@@ -18,7 +18,7 @@ const maxRun = 512
 type pass struct {
 	*Applier
 	*known
-	became  map[string]declaration.Status // by ID
+	became  map[string]declaration.Status // by ID: what failed, or waits
 	results []declaration.Result
 	stale   bool    // a package or service changed the machine after it was looked at
 	errs    []error // of the pass as a whole
@@ -110,7 +110,7 @@ func (p *pass) copyAside(steps []Step, records *[]store.Record) {
 	for i, s := range steps {
 		f := s.resource.File
 		if s.Verb != VerbChange || f == nil || f.Policy != declaration.PolicyKeepCopy ||
-			s.before.Digest == s.owned.Made.Digest || s.before.Digest == s.target.Digest {
+			s.before.Digest == s.made().Digest || s.before.Digest == s.target.Digest {
 			continue
 		}
 		data, err := p.machine.Read(s.Where)
@@ -148,7 +148,7 @@ func (p *pass) decideAgain(ctx context.Context, steps []Step) []Step {
 			again[i] = p.remove(s.owned)
 		case s.late && p.didNotWork(s.ID):
 			again[i] = s.with(VerbNone, "") // it was tried at its place; what it owes stays owed
-		case !p.stale && resource.OnDisk(s.Kind) && !s.lacking:
+		case !p.stale && resource.OnDisk(s.Kind) && (s.Verb == VerbNone || !s.lacking):
 			again[i] = s // only what is on the disk decides, and nobody has been there
 		case p.waitsFor(s) != "":
 			again[i] = s.with(VerbWait, "it waits for "+p.waitsFor(s)+", which did not work")
@@ -226,7 +226,7 @@ func (p *pass) actOn(ctx context.Context, group []Step) []error {
 	if removes(group[0]) {
 		owned := make([]store.Owned, len(group))
 		for i, s := range group {
-			owned[i] = s.owned
+			owned[i] = *s.owned
 		}
 		return resource.TakeAway(ctx, p.machine, group[0].Kind, owned, note(group[0]))
 	}
@@ -235,7 +235,7 @@ func (p *pass) actOn(ctx context.Context, group []Step) []error {
 		if s.instead != nil {
 			s.resource.Package = s.instead
 		}
-		changes[i] = resource.Change{Resource: s.resource, Before: s.before, Target: s.target, Restart: s.restart, Reload: s.reload, Made: s.owned.Made, Note: note(s)}
+		changes[i] = resource.Change{Resource: s.resource, Before: s.before, Target: s.target, Restart: s.restart, Reload: s.reload, Made: s.made(), Note: note(s)}
 	}
 	return resource.Apply(ctx, p.machine, group[0].Kind, changes)
 }

@@ -1,7 +1,6 @@
 package apply
 
 import (
-	"cmp"
 	"maps"
 	"path"
 	"slices"
@@ -75,7 +74,9 @@ func (f *foresight) step(s Step) Step {
 	case resource.Runs(s.resource) && cause != "" && !f.k.late[s.Where] && (s.Verb == VerbNone || s.Verb == VerbNote):
 		s = s.with(VerbRestart, "it restarts when "+cause+" changes")
 	}
-	f.stuck[s.ID] = s.Verb == VerbBlocked || s.Verb == VerbWait
+	if s.Verb == VerbBlocked || s.Verb == VerbWait {
+		f.stuck[s.ID] = true
+	}
 	if s.Kind == declaration.KindDirectory && s.acts() {
 		delete(f.missing, s.Where)
 	}
@@ -123,8 +124,10 @@ func (k *known) follow(records []store.Record) {
 		switch r := r.(type) {
 		case store.Owned:
 			k.last++
-			r.Order = cmp.Or(k.owned[r.Key].Order, k.last)
-			k.owned[r.Key] = r
+			if r.Order = k.last; k.owned[r.Key] != nil {
+				r.Order = k.owned[r.Key].Order
+			}
+			k.owned[r.Key] = &r
 		case store.Forgotten:
 			delete(k.owned, r.Key)
 		case store.Owed:

@@ -87,7 +87,7 @@ func (p *pass) applied(s Step, in store.Intent, found resource.Found, err error)
 	if err == nil && found.Err == nil && resource.Resolve(in, found.State) == resource.Done {
 		return p.done(in, found.State), declaration.StatusChanged, s.Why
 	}
-	records, _ := p.close(in, found, s.owned.ID != "")
+	records, _ := p.close(in, found, s.owned != nil)
 	why := failure(s, found, err)
 	if s.instead != nil {
 		why = s.Why + ", which failed: " + why
@@ -148,8 +148,12 @@ func (p *pass) report(s Step, status declaration.Status, reason string) {
 	default:
 		p.results[slices.IndexFunc(p.results, func(r declaration.Result) bool { return r.Kind == s.Kind && r.Where == s.Where })] = result
 	}
-	if !removes(s) {
+	switch {
+	case removes(s):
+	case status == declaration.StatusFailed, status == declaration.StatusWaiting:
 		p.became[s.ID] = status
+	default:
+		delete(p.became, s.ID)
 	}
 	lasting := status == declaration.StatusFailed || status == declaration.StatusKept
 	switch {

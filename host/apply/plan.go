@@ -42,15 +42,28 @@ type Step struct {
 
 	resource declaration.Resource // zero for what is not declared any more
 	late     bool                 // a service or container once more, behind the removals
-	origin   store.State
-	before   store.State
-	target   store.State
-	restart  bool
-	reload   bool        // what it owes is paid by a reload
-	lacking  bool        // what it needs may come with a package
-	owned    store.Owned // zero when it is not owned
+	*basis                        // nil when the verb is VerbNone, and only then before foresight
+}
+
+// basis is what a step that is more than VerbNone was decided by, and how it acts.
+type basis struct {
+	owned   *store.Owned // nil when it is not owned
+	origin  store.State
+	before  store.State
+	target  store.State
+	restart bool
+	reload  bool // what it owes is paid by a reload
+	lacking bool // what it needs may come with a package
 
 	instead *declaration.Package // installed in place of the package that is declared; nil: that one
+}
+
+// made is what the host made there; zero when it owns nothing.
+func (b *basis) made() store.State {
+	if b.owned == nil {
+		return store.State{}
+	}
+	return b.owned.Made
 }
 
 func (s Step) key() store.Key { return store.Key{Kind: s.Kind, Where: s.Where} }
@@ -67,7 +80,7 @@ func (s Step) acts() bool {
 // owes says whether the services that restart because of the step owe that: it
 // changes something, or finds it changed since it was made.
 func (s Step) owes() bool {
-	return s.acts() || s.Verb == VerbNote && s.owned.ID != "" && resource.Differs(s.Kind, s.owned.Made, s.before) != ""
+	return s.acts() || s.Verb == VerbNote && s.owned != nil && resource.Differs(s.Kind, s.owned.Made, s.before) != ""
 }
 
 // Plan is what a pass does, in order: what is declared as it is declared, then
@@ -134,7 +147,7 @@ func (p Plan) String() string {
 type Seen struct {
 	Found    map[store.Key]resource.Found // for every place that is declared, owned, or announced and left open
 	Accounts system.Accounts
-	Contents map[string]bool   // digests of content that is kept, of what is declared
+	Contents map[string]bool   // digests of content that is kept, of what is declared and not there yet
 	Offered  map[string]string // packages that follow a release → the newest version its source has
 	Missing  map[string]bool   // directories that are not there, in which something is declared that is not there either
 
@@ -155,23 +168,25 @@ func NewPlan(d Desired, record store.View, seen Seen) Plan {
 // is recorded and seen.
 type known struct {
 	d       Desired
-	owned   map[store.Key]store.Owned
-	debts   map[string][]store.Owed // by unit or container
-	dues    map[string][]string     // ID of a resource → units and containers to restart when it changes
-	runs    map[string]bool         // units and containers that are declared to run
-	origins map[store.Key]store.State
-	late    map[string]bool // units and containers that owe a restart once something is removed
-	last    uint64          // highest place in the order of ownership
+	places  []store.Key // all that it is about; nil where nobody looks again
+	owned   map[store.Key]*store.Owned
+	debts   map[string][]store.Owed   // by unit or container
+	dues    map[string][]string       // ID of a resource → units and containers to restart when it changes
+	runs    map[string]bool           // units and containers that are declared to run
+	origins map[store.Key]store.State // where it was looked at more than once: what was seen first
+	late    map[string]bool           // units and containers that owe a restart once something is removed
+	last    uint64                    // highest place in the order of ownership
 	seen    Seen
 }
 
 func newKnown(d Desired, record store.View) *known {
 	k := &known{
-		d: d, owned: map[store.Key]store.Owned{}, debts: map[string][]store.Owed{},
+		d: d, owned: map[store.Key]*store.Owned{}, debts: map[string][]store.Owed{},
 		dues: map[string][]string{}, origins: map[store.Key]store.State{},
 		late: map[string]bool{}, runs: map[string]bool{},
 	}
-	for _, o := range record.Owned {
+	for i := range record.Owned {
+		o := &record.Owned[i]
 		k.owned[o.Key] = o
 		k.last = max(k.last, o.Order)
 	}
@@ -190,23 +205,38 @@ func newKnown(d Desired, record store.View) *known {
 	return k
 }
 
-// saw takes in what was seen. What was seen first is what was there before the
-// host touched it: a package may bring a service a moment later.
+// saw takes in what was seen, and may change it later. What was seen first is what
+// was there before the host touched it: a package may bring a service a moment later.
 func (k *known) saw(seen Seen) {
 	if k.seen.Found == nil {
-		k.seen.Found, k.seen.Contents, k.seen.Offered = map[store.Key]resource.Found{}, map[string]bool{}, map[string]string{}
-		k.seen.Broken = map[string][]resource.Broken{}
+		k.seen = seen
+		return
 	}
 	for key, found := range seen.Found {
-		k.seen.Found[key] = found
-		if _, known := k.origins[key]; !known && found.Err == nil {
-			k.origins[key] = found.State
+		before, looked := k.seen.Found[key]
+		if _, known := k.origins[key]; !known && looked && before.Err == nil {
+			k.origins[key] = before.State
 		}
+		k.seen.Found[key] = found
 	}
 	k.seen.Accounts, k.seen.Missing = seen.Accounts, seen.Missing
 	maps.Copy(k.seen.Contents, seen.Contents)
 	maps.Copy(k.seen.Offered, seen.Offered)
 	maps.Copy(k.seen.Broken, seen.Broken)
+}
+
+// origin is what was at a place before the host touched it.
+func (k *known) origin(key store.Key) store.State {
+	if owned := k.owned[key]; owned != nil {
+		return owned.Origin
+	}
+	if first, looked := k.origins[key]; looked {
+		return first
+	}
+	if found := k.seen.Found[key]; found.Err == nil {
+		return found.State
+	}
+	return store.State{}
 }
 
 // owesWhenGone lists the units that owe a restart when s removes something.
@@ -220,61 +250,76 @@ func (k *known) owesWhenGone(s Step) []string {
 // apply decides what is to be done about a declared resource. A running service
 // that is to be restarted behind the removals is not restarted before them.
 func (k *known) apply(r declaration.Resource, late bool) Step {
-	key := resource.KeyOf(r)
-	s := Step{ID: r.ID, Kind: key.Kind, Where: key.Where, resource: r}
-	found := k.seen.Found[key]
-	target, err := resource.Target(r, k.seen.Accounts)
-	owned, isOwned := k.owned[key]
-	s.owned, s.before, s.target, s.origin = owned, found.State, target, k.origins[key]
-	if isOwned {
-		s.origin = owned.Origin
+	s := Step{ID: r.ID, Kind: r.Kind(), Where: r.Where(), resource: r}
+	b := basis{owned: k.owned[s.key()], origin: k.origin(s.key()), before: k.seen.Found[s.key()].State}
+	verb, why := k.decide(r, &b, late)
+	if verb != VerbNone { // most are, and there may be very many
+		kept := b
+		s.basis = &kept
 	}
-	if version := k.seen.Offered[s.Where]; r.Package != nil && version != "" {
-		s.target.Version, target.Version = version, version
+	return s.with(verb, why)
+}
+
+// decide completes b, which says what is there and what was.
+func (k *known) decide(r declaration.Resource, b *basis, late bool) (Verb, string) {
+	key := resource.KeyOf(r)
+	found := k.seen.Found[key]
+	var err error
+	b.target, err = resource.Target(r, k.seen.Accounts)
+	if version := k.seen.Offered[key.Where]; r.Package != nil && version != "" {
+		b.target.Version = version
 	}
 	switch {
 	case found.Err != nil:
-		return s.with(VerbBlocked, found.Err.Error())
-	case !found.State.Absent() && found.State.Type != target.Type:
-		return s.with(VerbBlocked, fmt.Sprintf("a %s is in the way: move it away, or declare another path", found.State.Type))
+		return VerbBlocked, found.Err.Error()
+	case !found.State.Absent() && found.State.Type != b.target.Type:
+		return VerbBlocked, fmt.Sprintf("a %s is in the way: move it away, or declare another path", found.State.Type)
 	case err != nil:
-		s.lacking = true
-		return s.with(VerbBlocked, err.Error())
+		b.lacking = true
+		return VerbBlocked, err.Error()
 	}
-	if verb, why, settled := k.standIn(&s); settled {
-		return s.with(verb, why)
+	if verb, why, settled := k.standIn(r, b); settled {
+		return verb, why
 	}
-	debts := k.debts[s.Where]
-	s.restart = resource.Runs(r) && len(debts) > 0 && (late || !k.late[s.Where])
-	differs := resource.Differs(key.Kind, target, found.State)
-	if verb, why, settled := k.byPolicy(r, differs, found.State, isOwned); settled {
-		return s.with(verb, why)
+	debts := k.debts[key.Where]
+	b.restart = resource.Runs(r) && len(debts) > 0 && (late || !k.late[key.Where])
+	differs := resource.Differs(key.Kind, b.target, found.State)
+	if verb, why, settled := k.byPolicy(r, differs, found.State, b.owned != nil); settled {
+		return verb, why
 	}
 	if differs != "" && found.Lacks != "" {
-		s.lacking = true
-		return s.with(VerbBlocked, found.Lacks)
+		b.lacking = true
+		return VerbBlocked, found.Lacks
 	}
-	s.reload = s.restart && onlyReloads(r.Service, debts)
+	b.reload = b.restart && onlyReloads(r.Service, debts)
 	switch {
 	case differs != "" && found.State.Absent():
-		return s.with(VerbMake, differs)
+		return VerbMake, differs
 	case differs != "":
-		return s.with(VerbChange, differs)
-	case s.restart:
-		return s.with(VerbRestart, owing(debts))
-	case !isOwned:
-		return s.with(VerbNote, "it is there already, and is not the host's to remove")
+		return VerbChange, differs
+	case b.restart:
+		return VerbRestart, owing(debts)
+	}
+	return k.confirm(r, b.owned, found.State)
+}
+
+// confirm decides about what is as declared: whether the record of it is as it has
+// to be.
+func (k *known) confirm(r declaration.Resource, owned *store.Owned, found store.State) (Verb, string) {
+	switch {
+	case owned == nil:
+		return VerbNote, "it is there already, and is not the host's to remove"
 	case owned.ID != r.ID:
-		return s.with(VerbNote, fmt.Sprintf("it was declared as %q", owned.ID))
+		return VerbNote, fmt.Sprintf("it was declared as %q", owned.ID)
 	case !slices.Equal(owned.Restarts, k.dues[r.ID]):
-		return s.with(VerbNote, "other services restart because of it")
+		return VerbNote, "other services restart because of it"
 	case owned.Doubtful:
-		return s.with(VerbNote, "the record of it is older than a loss of the store, and is confirmed")
+		return VerbNote, "the record of it is older than a loss of the store, and is confirmed"
 	}
-	if since := resource.Differs(key.Kind, owned.Made, found.State); since != "" {
-		return s.with(VerbNote, "it is as declared, and not as it was made: "+since)
+	if since := resource.Differs(owned.Kind, owned.Made, found); since != "" {
+		return VerbNote, "it is as declared, and not as it was made: " + since
 	}
-	return s.with(VerbNone, "")
+	return VerbNone, ""
 }
 
 func (s Step) with(v Verb, why string) Step {
@@ -326,14 +371,13 @@ func (k *known) removals() []Step {
 	return steps
 }
 
-func (k *known) remove(o store.Owned) Step {
-	s := Step{ID: o.ID, Kind: o.Kind, Where: o.Where, owned: o, origin: o.Origin}
+func (k *known) remove(o *store.Owned) Step {
 	found := k.seen.Found[o.Key]
-	s.before = found.State
+	s := Step{ID: o.ID, Kind: o.Kind, Where: o.Where, basis: &basis{owned: o, origin: o.Origin, before: found.State}}
 	if found.Err != nil {
 		return s.with(VerbBlocked, found.Err.Error())
 	}
-	fate, why := resource.FateOf(o, found.State)
+	fate, why := resource.FateOf(*o, found.State)
 	switch {
 	case fate == resource.Gone:
 		return s.with(VerbForget, "it is gone already")

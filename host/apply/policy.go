@@ -24,10 +24,8 @@ func (k *known) byPolicy(r declaration.Resource, differs string, found store.Sta
 			return VerbNote, "it is there already, and is its users'", true
 		}
 	}
-	for _, b := range declaration.Blobs([]declaration.Resource{r}) {
-		if differs != "" && !k.seen.Contents[b.Digest] {
-			return VerbWait, fmt.Sprintf("it waits for its content, %d bytes of digest %.12s, which has not come yet", b.Bytes, b.Digest), true
-		}
+	if b := r.Blob(); b != nil && differs != "" && !k.seen.Contents[b.Digest] {
+		return VerbWait, fmt.Sprintf("it waits for its content, %d bytes of digest %.12s, which has not come yet", b.Bytes, b.Digest), true
 	}
 	return "", "", false
 }
@@ -39,15 +37,19 @@ func onlyReloads(s *declaration.Service, debts []store.Owed) bool {
 
 // standIn decides about a version that is known not to work: it is not tried
 // again. Where another is to be in its place, the step is about that one.
-func (k *known) standIn(s *Step) (Verb, string, bool) {
-	i := slices.IndexFunc(k.seen.Broken[s.Where], func(b resource.Broken) bool { return b.Version == s.target.Version })
-	if s.resource.Package == nil || i < 0 {
+func (k *known) standIn(r declaration.Resource, b *basis) (Verb, string, bool) {
+	if r.Package == nil {
 		return "", "", false
 	}
-	b := k.seen.Broken[s.Where][i]
-	if b.Instead == nil || b.Instead.Version == s.before.Version {
-		return VerbBlocked, b.Why + "; it is not tried again until another version is declared", true
+	known := k.seen.Broken[r.Package.Name]
+	i := slices.IndexFunc(known, func(v resource.Broken) bool { return v.Version == b.target.Version })
+	if i < 0 {
+		return "", "", false
 	}
-	s.instead, s.target.Version = b.Instead, b.Instead.Version
-	return VerbChange, fmt.Sprintf("%s; version %s is installed in its place", b.Why, b.Instead.Version), true
+	broken := known[i]
+	if broken.Instead == nil || broken.Instead.Version == b.before.Version {
+		return VerbBlocked, broken.Why + "; it is not tried again until another version is declared", true
+	}
+	b.instead, b.target.Version = broken.Instead, broken.Instead.Version
+	return VerbChange, fmt.Sprintf("%s; version %s is installed in its place", broken.Why, broken.Instead.Version), true
 }

@@ -179,19 +179,23 @@ type Service struct {
 	ReloadOn []string `json:"reload_on,omitempty"`
 }
 
+// Blob is the content that r needs and does not hold; nil for none.
+func (r Resource) Blob() *Blob {
+	switch {
+	case r.File != nil:
+		return r.File.Blob
+	case r.Package != nil:
+		return r.Package.Blob
+	}
+	return nil
+}
+
 // Blobs lists the content that list needs and does not hold, each once.
 func Blobs(list []Resource) []Blob {
 	var all []Blob
 	seen := map[string]bool{}
 	for _, r := range list {
-		var b *Blob
-		switch {
-		case r.File != nil:
-			b = r.File.Blob
-		case r.Package != nil:
-			b = r.Package.Blob
-		}
-		if b != nil && !seen[b.Digest] {
+		if b := r.Blob(); b != nil && !seen[b.Digest] {
 			seen[b.Digest] = true
 			all = append(all, *b)
 		}

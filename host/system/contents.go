@@ -36,14 +36,21 @@ func NewContents(files *Files, p string) *Contents { return &Contents{files: fil
 func (c *Contents) ContentPath(digest string) string { return path.Join(c.path, digest) }
 
 // HasContent says whether the content of a digest is kept.
-func (c *Contents) HasContent(digest string) bool {
+func (c *Contents) HasContent(digest string) bool { return c.HasContents([]string{digest})[0] }
+
+// HasContents is HasContent for each of digests.
+func (c *Contents) HasContents(digests []string) []bool {
+	has := make([]bool, len(digests))
 	dir, err := c.files.disk.OpenDir(c.path)
 	if err != nil {
-		return false
+		return has
 	}
 	defer dir.Close()
-	st, err := dir.Stat(digest)
-	return err == nil && st.Type == TypeFile
+	for i, digest := range digests {
+		st, err := dir.Stat(digest)
+		has[i] = err == nil && st.Type == TypeFile
+	}
+	return has
 }
 
 // ReadContent returns the content of a digest. One that is damaged is taken
