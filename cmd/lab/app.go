@@ -62,7 +62,7 @@ func (a *app) prepare(c *cobra.Command, _ []string) error {
 		return err
 	}
 	switch c.Name() {
-	case "world", "disks", "reap", "destroy", "completion", "help", cobra.ShellCompRequestCmd, cobra.ShellCompNoDescRequestCmd:
+	case "world", "disks", "keep", "reap", "destroy", "completion", "help", cobra.ShellCompRequestCmd, cobra.ShellCompNoDescRequestCmd:
 		return nil
 	}
 	_, lab := a.lab()
@@ -76,12 +76,19 @@ func (a *app) prepare(c *cobra.Command, _ []string) error {
 	return nil
 }
 
-// absolute makes the directories independent of the working directory.
+// absolute makes the directories independent of the working directory. They need
+// not exist.
 func (a *app) absolute() error {
-	for _, dir := range []*string{&a.store, &a.runtime} {
+	for flag, dir := range map[string]*string{"--store": &a.store, "--runtime": &a.runtime} {
+		if *dir == "" { // a variable of a script that is not set, and not the working directory
+			return cli.WithCode(cli.Usage, fmt.Errorf("%s is empty: name a directory, or leave it out", flag))
+		}
 		path, err := filepath.Abs(*dir)
 		if err != nil {
 			return fmt.Errorf("find the working directory: %w", err)
+		}
+		if info, err := os.Stat(path); err == nil && !info.IsDir() {
+			return cli.WithCode(cli.Usage, fmt.Errorf("%s %s is no directory: name one, which need not exist", flag, path))
 		}
 		*dir = path
 	}

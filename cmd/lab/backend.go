@@ -1,6 +1,8 @@
 package main
 
 import (
+	"os"
+
 	"mesh/cmd/internal/cli"
 	"mesh/lab/guest"
 	"mesh/lab/images"
@@ -20,9 +22,10 @@ func newApp(s cli.Streams) *app {
 func realPorts(a *app) lifecycle.Config {
 	hypervisor := libvirt.New()
 	machines := volatile.NewMachines(hypervisor, hypervisor, lifecycle.LayersIn(a.store), a.runtime)
+	exe, _ := os.Executable() // none: nobody keeps the daemon, and machines end more slowly
 	return lifecycle.Config{
 		// All labs of a machine share its daemon, wherever else they keep things.
-		Daemon:     libvirt.NewDaemon(defaultRuntime, nil),
+		Daemon:     libvirt.NewKeptDaemon(defaultRuntime, exe, nil),
 		Hypervisor: machines,
 		Memory:     machines,
 		Abuse:      hypervisor,

@@ -44,7 +44,7 @@ networks, and destroying it leaves nothing behind.`,
 		newSSH(a), newSSHConfig(a), newForward(a), newCollect(a), newWatch(a), newScreenshot(a),
 		newPower(a), newFault(a), newTimeline(a), newRoam(a), newDestroy(a), newReap(a),
 		newSnapshot(a), newRestore(a), newFork(a), newExport(a), newImport(a), newMove(a),
-		newWorld(), newDisks(),
+		newWorld(), newDisks(), newKeep(),
 		newCheck(a), newGraph(a), newSchema(a), newScenario(a),
 		newImage(a),
 	)

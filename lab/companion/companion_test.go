@@ -32,6 +32,21 @@ func accompany(how string) {
 	switch how {
 	case "well":
 		fmt.Println("ready")
+	case "keeping", "keeping nothing":
+		// The program leaves one that sleeps behind, and its number in the log's directory.
+		script := "sleep 60 & echo $! >left; mv left number"
+		if how == "keeping nothing" {
+			script = "echo this is why >&2; exit 3"
+		}
+		if err := os.Chdir(os.Args[3]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(2)
+		}
+		if err := companion.Keep(context.Background(), os.Stdout, os.Stderr, "/bin/sh", "-c", script); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
 	case "badly":
 		fmt.Fprintln(os.Stderr, "earlier\nthis is why")
 		os.Exit(3)
@@ -42,6 +57,11 @@ func accompany(how string) {
 
 func start(t *testing.T, how string) (companion.Process, error) {
 	t.Helper()
+	return startIn(t, how, t.TempDir())
+}
+
+func startIn(t *testing.T, how, dir string) (companion.Process, error) {
+	t.Helper()
 	exe, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -49,7 +69,7 @@ func start(t *testing.T, how string) (companion.Process, error) {
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 2*time.Second, errors.New("too late"))
 	defer cancel()
 	return companion.Start(ctx, companion.Command{
-		Exe: exe, Args: []string{"accompany", how, t.TempDir()}, Log: filepath.Join(t.TempDir(), "log"),
+		Exe: exe, Args: []string{"accompany", how, dir}, Log: filepath.Join(t.TempDir(), "log"),
 	})
 }
 

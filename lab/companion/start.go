@@ -18,7 +18,8 @@ import (
 type Command struct {
 	Exe  string
 	Args []string
-	Log  string // file that its error output is appended to
+	Log  string   // file that its error output is appended to
+	Env  []string // beside the caller's own
 	// In, if set, calls start where the process shall live, as in a namespace.
 	In func(start func() error) error
 }
@@ -44,6 +45,7 @@ func Start(ctx context.Context, c Command) (Process, error) {
 	defer said.Close()
 	cmd := exec.Command(c.Exe, c.Args...)
 	cmd.Dir = "/"
+	cmd.Env = append(os.Environ(), c.Env...)
 	cmd.Stdout, cmd.Stderr = out, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if c.In != nil {

@@ -1,13 +1,11 @@
 package libvirt
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"time"
@@ -32,6 +30,7 @@ const (
 // concurrent use; any number of processes may hold one each.
 type Daemon struct {
 	dir   string // pid files, locks and logs
+	keep  string // program whose command "keep" is companion.Keep; empty: there is none
 	log   *slog.Logger
 	lease *os.File // locked, shared, while this process needs the daemon; nil: it does not
 }
@@ -43,6 +42,16 @@ func NewDaemon(runtimeDir string, log *slog.Logger) *Daemon {
 		log = slog.New(slog.DiscardHandler)
 	}
 	return &Daemon{dir: filepath.Join(runtimeDir, "libvirt"), log: log}
+}
+
+// NewKeptDaemon is NewDaemon of one that, where the lab starts it, the command
+// `exe keep PROGRAM ARGUMENT...` starts and keeps as companion.Keep does: machines
+// then end at once, and not when an init of a container gets to it. That process
+// ends by itself with the daemon and the last machine.
+func NewKeptDaemon(runtimeDir, exe string, log *slog.Logger) *Daemon {
+	d := NewDaemon(runtimeDir, log)
+	d.keep = exe
+	return d
 }
 
 // service is one of the two programs.
@@ -124,32 +133,6 @@ func (d *Daemon) startOnce(ctx context.Context) error {
 	}
 	_, err := New().Version(ctx)
 	return err
-}
-
-// start runs a program that goes into the background by itself, and does so
-// only when it listens.
-func (d *Daemon) start(ctx context.Context, s service) error {
-	program, err := lookPath(s.program)
-	if err != nil {
-		return missing{fmt.Errorf("%w; install it: apt-get install --no-install-recommends %s", err, s.packs)}
-	}
-	if s.program == mainService.program {
-		if err := d.openKVM(); err != nil {
-			return fmt.Errorf("let machines use %s: %w", kvmDev, err)
-		}
-	}
-	var output bytes.Buffer
-	logFile := d.path(s.program + ".log")
-	cmd := exec.CommandContext(ctx, program, "--daemon", "--pid-file", d.path(s.program+".pid"))
-	cmd.Env = append(os.Environ(), "LIBVIRT_LOG_OUTPUTS=3:file:"+logFile) // 3: warnings and errors
-	cmd.Stdout, cmd.Stderr = &output, &output
-	cmd.WaitDelay = time.Second
-	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("%s: %w: %s (its log: %s)", program, err, bytes.TrimSpace(output.Bytes()), logFile)
-	}
-	pid, _ := lockHolder(d.path(s.program + ".pid"))
-	d.log.Info("started", "program", program, "pid", pid)
-	return nil
 }
 
 // Release gives up this process's need of the daemon, and ends the one that the
@@ -291,16 +274,4 @@ func (h *Hypervisor) domains(ctx context.Context) ([]string, error) {
 		return err
 	})
 	return names, err
-}
-
-// lookPath finds a program also where the caller's PATH leaves out /usr/sbin.
-func lookPath(program string) (string, error) {
-	path, err := exec.LookPath(program)
-	if err == nil {
-		return path, nil
-	}
-	if path, err := exec.LookPath(filepath.Join("/usr/sbin", program)); err == nil {
-		return path, nil
-	}
-	return "", fmt.Errorf("%s is not installed", program)
 }
