@@ -134,7 +134,7 @@ const maxSocket = 107
 // dot, so that the dot in a domain's name keeps scenario and machine apart.
 func CheckName(name string) error {
 	if err := scenario.CheckName(name); err != nil {
-		return &Error{What: "no scenario can have that name", Why: err.Error(), Code: codeUsage}
+		return &Error{What: "no scenario and no snapshot can have that name", Why: err.Error(), Code: codeUsage}
 	}
 	return nil
 }
