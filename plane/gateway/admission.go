@@ -16,8 +16,8 @@ import (
 	"mesh/plane/registry"
 )
 
-// Limits bounds what callers without a node's key can take. The zero value of
-// each field means its default.
+// Limits bounds what callers can take, those without a node's key above all. The
+// zero value of each field means its default.
 type Limits struct {
 	// Burst and PerSecond bound the enrolments asked for from one address (one
 	// /64 in IPv6). Defaults 512 and 20.
@@ -32,6 +32,9 @@ type Limits struct {
 	// 256 and 2048.
 	StrangersPerSource int
 	Strangers          int
+	// ConnectionsPerNode bounds the connections that are open and have shown the key
+	// of one node. Default 4.
+	ConnectionsPerNode int
 }
 
 // withDefaults is l with a value in every field.
@@ -42,6 +45,7 @@ func (l Limits) withDefaults() Limits {
 	l.Waiting = cmp.Or(l.Waiting, 512)
 	l.StrangersPerSource = cmp.Or(l.StrangersPerSource, 256)
 	l.Strangers = cmp.Or(l.Strangers, 2048)
+	l.ConnectionsPerNode = cmp.Or(l.ConnectionsPerNode, 4)
 	return l
 }
 
@@ -102,14 +106,14 @@ func (a *admission) stranger(w http.ResponseWriter, r *http.Request, now time.Ti
 
 // connection is what a request knows of the connection it came by.
 type connection struct {
-	*stranger
+	*accepted
 	asking atomic.Bool // whether it asks to enrol at this moment
 }
 
 type connectionKey struct{}
 
 func perConnection(ctx context.Context, c net.Conn) context.Context {
-	return context.WithValue(ctx, connectionKey{}, &connection{stranger: strangerOf(c)})
+	return context.WithValue(ctx, connectionKey{}, &connection{accepted: acceptedOf(c)})
 }
 
 func connectionOf(ctx context.Context) *connection { return ctx.Value(connectionKey{}).(*connection) }

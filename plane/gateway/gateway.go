@@ -236,7 +236,7 @@ func (g *Gateway) admit(w http.ResponseWriter, r *http.Request, enrol, nodes htt
 	} else if err != nil {
 		return err
 	}
-	connectionOf(r.Context()).known()
+	connectionOf(r.Context()).known(key)
 	bound(w, r, reportReadTimeout, maxReportBytes)
 	nodes.ServeHTTP(w, r.WithContext(withCaller(r.Context(), c)))
 	return nil

@@ -7,6 +7,8 @@ import (
 	"net/netip"
 	"sync"
 	"time"
+
+	"mesh/host/identity"
 )
 
 // strangerLifetime is how long a connection may stay open that shows no node's key.
@@ -14,20 +16,21 @@ const strangerLifetime = 2 * time.Minute
 
 // strangers bounds the connections that have not shown a node's key: of one source
 // no more are taken than its share, which leaves room for others, and where all
-// sources together have too many, the oldest ends. Nodes are not counted.
+// sources together have too many, the oldest ends.
 type strangers struct {
 	perSource int
 	inAll     int
 	lifetime  time.Duration
+	nodes     *nodes // where those go that have
 
 	mu    sync.Mutex
 	of    map[netip.Addr]int
-	order *list.List // of *stranger, oldest first
+	order *list.List // of *accepted, oldest first
 }
 
 func newStrangers(l Limits) *strangers {
 	return &strangers{
-		perSource: l.StrangersPerSource, inAll: l.Strangers, lifetime: strangerLifetime,
+		perSource: l.StrangersPerSource, inAll: l.Strangers, lifetime: strangerLifetime, nodes: newNodes(l),
 		of: map[netip.Addr]int{}, order: list.New(),
 	}
 }
@@ -53,25 +56,29 @@ func (g guarded) Accept() (net.Conn, error) {
 	}
 }
 
-// stranger is a connection. It is counted until it is known or closed.
-type stranger struct {
+// accepted is a connection: a stranger's until it is known or closed.
+type accepted struct {
 	net.Conn
 	of     *strangers
 	source netip.Addr
-	place  *list.Element // guarded by strangers.mu; nil: not counted
+	place  *list.Element // guarded by strangers.mu; nil: not counted there
 	end    *time.Timer
+
+	// Guarded by nodes.mu.
+	node   *identity.NodePublicKey // nil: not counted there
+	closed bool
 }
 
 // take counts c; nil where its source has too many.
-func (s *strangers) take(c net.Conn) *stranger {
-	added := &stranger{Conn: c, of: s, source: sourceOf(c.RemoteAddr().String())}
+func (s *strangers) take(c net.Conn) *accepted {
+	added := &accepted{Conn: c, of: s, source: sourceOf(c.RemoteAddr().String())}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.of[added.source] >= s.perSource {
 		return nil
 	}
 	if s.order.Len() >= s.inAll {
-		oldest := s.order.Front().Value.(*stranger)
+		oldest := s.order.Front().Value.(*accepted)
 		s.forgetLocked(oldest)
 		oldest.Conn.Close()
 	}
@@ -81,19 +88,25 @@ func (s *strangers) take(c net.Conn) *stranger {
 	return added
 }
 
-// known says that the connection is a node's.
-func (c *stranger) known() {
-	c.of.mu.Lock()
-	defer c.of.mu.Unlock()
-	c.of.forgetLocked(c)
+// known says that the connection is that of the node with this key.
+func (c *accepted) known(key identity.NodePublicKey) {
+	c.of.forget(c)
+	c.of.nodes.take(key, c)
 }
 
-func (c *stranger) Close() error {
-	c.known()
+func (c *accepted) Close() error {
+	c.of.forget(c)
+	c.of.nodes.closed(c)
 	return c.Conn.Close()
 }
 
-func (s *strangers) forgetLocked(c *stranger) {
+func (s *strangers) forget(c *accepted) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.forgetLocked(c)
+}
+
+func (s *strangers) forgetLocked(c *accepted) {
 	if c.place == nil {
 		return
 	}
@@ -105,5 +118,5 @@ func (s *strangers) forgetLocked(c *stranger) {
 	}
 }
 
-// strangerOf finds the connection that the server knows as c.
-func strangerOf(c net.Conn) *stranger { return c.(*tls.Conn).NetConn().(*stranger) }
+// acceptedOf finds the connection that the server knows as c.
+func acceptedOf(c net.Conn) *accepted { return c.(*tls.Conn).NetConn().(*accepted) }

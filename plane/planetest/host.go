@@ -33,10 +33,12 @@ type Host struct {
 	Inventory inventory.Inventory
 
 	address string
+	pin     identity.Pin
 	http    *http.Client
 
 	mu    sync.Mutex
 	state tls.ConnectionState // of the newest connection
+	dials int
 }
 
 // MachineID makes the machine-id of a machine called name.
@@ -74,11 +76,22 @@ func NewHost(t testing.TB, name, address string, pin identity.Pin) *Host {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return newHost(t, name, address, pin, key)
+}
+
+// Again is the same machine, with a connection of its own.
+func (h *Host) Again(t testing.TB) *Host {
+	t.Helper()
+	return newHost(t, h.Inventory.Hostname, h.address, h.pin, h.Key)
+}
+
+func newHost(t testing.TB, name, address string, pin identity.Pin, key identity.NodeKey) *Host {
+	t.Helper()
 	certificate, err := key.Certificate()
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &Host{Key: key, Profile: Profile(), Inventory: Inventory(name), address: address}
+	h := &Host{Key: key, Profile: Profile(), Inventory: Inventory(name), address: address, pin: pin}
 	config := &tls.Config{
 		MinVersion: tls.VersionTLS13, NextProtos: []string{"h2"},
 		Certificates:       []tls.Certificate{certificate},
@@ -95,6 +108,7 @@ func NewHost(t testing.TB, name, address string, pin identity.Pin) *Host {
 		if err == nil {
 			h.mu.Lock()
 			h.state = conn.(*tls.Conn).ConnectionState()
+			h.dials++
 			h.mu.Unlock()
 		}
 		return conn, err
@@ -106,6 +120,13 @@ func NewHost(t testing.TB, name, address string, pin identity.Pin) *Host {
 
 // HTTP is the client of the host's connection.
 func (h *Host) HTTP() *http.Client { return h.http }
+
+// Dials is how many connections it has made.
+func (h *Host) Dials() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.dials
+}
 
 // URL is where a procedure is called.
 func (h *Host) URL(procedure string) string { return "https://" + h.address + procedure }
