@@ -56,7 +56,7 @@ func Orphans(ctx context.Context, m resource.Machine, record store.View, d *Desi
 			why = "it was there before it was first declared"
 		}
 		if why != "" {
-			add(Orphan{ID: o.ID, Kind: o.Kind, Where: o.Where, Why: why, Since: o.Time, record: o})
+			add(Orphan{ID: o.ID, Kind: o.Kind, Where: o.Where, Why: why, Since: o.Time, record: *o})
 		}
 	}
 	for _, f := range record.Left {

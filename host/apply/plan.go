@@ -185,8 +185,7 @@ func newKnown(d Desired, record store.View) *known {
 		dues: map[string][]string{}, origins: map[store.Key]store.State{},
 		late: map[string]bool{}, runs: map[string]bool{},
 	}
-	for i := range record.Owned {
-		o := &record.Owned[i]
+	for _, o := range record.Owned {
 		k.owned[o.Key] = o
 		k.last = max(k.last, o.Order)
 	}

@@ -60,7 +60,7 @@ func (s *Store) framesLocked(records []Record) (frames []frame, buffer []byte, e
 		case Owned:
 			record = s.state.ordered(r, seq)
 		}
-		f, err := s.frame(record, seq)
+		f, err := encode(record, seq)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -69,17 +69,6 @@ func (s *Store) framesLocked(records []Record) (frames []frame, buffer []byte, e
 		buffer = appendFrame(buffer, f)
 	}
 	return frames, buffer, nil
-}
-
-func (s *Store) frame(r Record, seq uint64) (frame, error) {
-	payload, err := json.Marshal(r, asText)
-	if err != nil {
-		return frame{}, fmt.Errorf("write record for the store: %v", err)
-	}
-	if len(payload) > maxPayload {
-		return frame{}, fmt.Errorf("write record for the store: %w: %d bytes, at most %d in one record", ErrFull, len(payload), maxPayload)
-	}
-	return frame{kind: r.kind(), seq: seq, payload: payload}, nil
 }
 
 // MayAccept says why Append would refuse a after what v holds; the error matches
@@ -124,9 +113,13 @@ func (s *Store) compact() error {
 		_ = s.journal.Close()
 		s.journal = nil
 	}
-	live := s.state.frames()
-	snapshot := s.header(snapshotName, len(live))
-	for _, f := range live {
+	all := s.state.live()
+	snapshot := append(make([]byte, 0, s.snapshotSize+s.journalSize), s.header(snapshotName, len(all))...)
+	for _, record := range all {
+		f, err := record.frame()
+		if err != nil {
+			return err
+		}
 		f.index = 0
 		snapshot = appendFrame(snapshot, f)
 	}

@@ -93,13 +93,7 @@ func (a Accepted) Received() ([]byte, error) {
 	return whole.Document, nil
 }
 
-// withoutDocument reads an Accepted and steps over its document: it may be large,
-// and most who look at a record do without.
-type withoutDocument struct {
-	Accepted
-	Document skipped `json:"document"`
-}
-
+// skipped is a value that is stepped over.
 type skipped struct{}
 
 // UnmarshalJSONFrom implements json.UnmarshalerFrom.

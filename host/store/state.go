@@ -1,8 +1,11 @@
 package store
 
 import (
+	"bytes"
 	"cmp"
+	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"time"
@@ -11,11 +14,32 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// held is a live record and the frame it came in. The frame goes into the next
-// snapshot as it is, so members a newer version added survive an older one.
-type held[R any] struct {
+// held is a live record. One that says more than this build knows, because a newer
+// version added members, is kept as it came, and goes into the next snapshot so.
+type held[R Record] struct {
 	record R
-	frame  frame
+	seq    uint64
+	came   []byte // payload; nil where record says all of it
+}
+
+// frame is what the next snapshot has of it.
+func (h *held[R]) frame() (frame, error) {
+	if h.came != nil {
+		return frame{kind: h.record.kind(), seq: h.seq, payload: h.came}, nil
+	}
+	return encode(h.record, h.seq)
+}
+
+// encode makes the frame of a record.
+func encode(r Record, seq uint64) (frame, error) {
+	payload, err := json.Marshal(r, asText)
+	if err != nil {
+		return frame{}, fmt.Errorf("write record for the store: %v", err)
+	}
+	if len(payload) > maxPayload {
+		return frame{}, fmt.Errorf("write record for the store: %w: %d bytes, at most %d in one record", ErrFull, len(payload), maxPayload)
+	}
+	return frame{kind: r.kind(), seq: seq, payload: payload}, nil
 }
 
 type debtKey struct {
@@ -27,21 +51,21 @@ type debtKey struct {
 type state struct {
 	last     uint64 // highest number given to a record
 	accepted *held[Accepted]
-	owned    map[Key]held[Owned]
-	intents  map[Key]held[Intent]
-	left     map[Key]held[Forgotten]
-	debts    map[debtKey]held[Owed]
-	losses   []held[Loss]
-	copies   []held[Copied]
+	owned    map[Key]*held[Owned]
+	intents  map[Key]*held[Intent]
+	left     map[Key]*held[Forgotten]
+	debts    map[debtKey]*held[Owed]
+	losses   []*held[Loss]
+	copies   []*held[Copied]
 	unknown  []frame // kinds this build does not know
 }
 
 func newState() *state {
 	return &state{
-		owned:   map[Key]held[Owned]{},
-		intents: map[Key]held[Intent]{},
-		left:    map[Key]held[Forgotten]{},
-		debts:   map[debtKey]held[Owed]{},
+		owned:   map[Key]*held[Owned]{},
+		intents: map[Key]*held[Intent]{},
+		left:    map[Key]*held[Forgotten]{},
+		debts:   map[debtKey]*held[Owed]{},
 	}
 }
 
@@ -50,38 +74,55 @@ func newState() *state {
 var asText = json.JoinOptions(jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true))
 
 // decode reads a payload leniently: a newer version may have added members.
-func decode[R any](f frame) (h held[R], err error) {
-	if err := json.Unmarshal(f.payload, &h.record, asText); err != nil {
-		return h, fmt.Errorf("read record %d: %v", f.seq, err)
+func decode[R Record](f frame) (*held[R], error) {
+	h := &held[R]{seq: f.seq}
+	err := json.Unmarshal(f.payload, &h.record, asText, json.RejectUnknownMembers(true))
+	if errors.Is(err, json.ErrUnknownName) {
+		h = &held[R]{seq: f.seq, came: bytes.Clone(f.payload)}
+		err = json.Unmarshal(f.payload, &h.record, asText)
 	}
-	h.frame = f
+	if err != nil {
+		return nil, fmt.Errorf("read record %d: %v", f.seq, err)
+	}
 	return h, nil
 }
 
-// apply adds one record. After an error the state is as it was.
+// accept reads an Accepted and steps over its document: it may be large, and most
+// who look at a record do without.
+func (s *state) accept(f frame) error {
+	var read struct {
+		Accepted
+		Document skipped `json:"document"`
+	}
+	if err := json.Unmarshal(f.payload, &read, asText); err != nil {
+		return fmt.Errorf("read record %d: %v", f.seq, err)
+	}
+	read.Accepted.Record = f.payload
+	s.accepted = &held[Accepted]{record: read.Accepted, seq: f.seq, came: f.payload}
+	return nil
+}
+
+// apply adds one record. Of the payload it keeps nothing, but for an Accepted, whose
+// document is most of the file it came from. After an error the state is as it was.
 func (s *state) apply(f frame) error {
 	var err error
 	switch f.kind {
 	case kindHeader:
 		return nil
 	case kindAccepted:
-		var h held[withoutDocument]
-		if h, err = decode[withoutDocument](f); err == nil {
-			h.record.Record = f.payload
-			s.accepted = &held[Accepted]{h.record.Accepted, f}
-		}
+		err = s.accept(f)
 	case kindIntent:
-		var h held[Intent]
+		var h *held[Intent]
 		if h, err = decode[Intent](f); err == nil {
 			s.intents[h.record.Key] = h
 		}
 	case kindDropped:
-		var h held[Dropped]
+		var h *held[Dropped]
 		if h, err = decode[Dropped](f); err == nil {
 			delete(s.intents, h.record.Key)
 		}
 	case kindOwned:
-		var h held[Owned]
+		var h *held[Owned]
 		if h, err = decode[Owned](f); err == nil {
 			delete(s.intents, h.record.Key)
 			delete(s.left, h.record.Key)
@@ -96,6 +137,7 @@ func (s *state) apply(f frame) error {
 	case kindCopied:
 		err = s.copied(f)
 	default:
+		f.payload = bytes.Clone(f.payload)
 		s.unknown = append(s.unknown, f)
 	}
 	if err == nil {
@@ -122,7 +164,7 @@ func (s *state) account(f frame) error {
 	if f.kind == kindSettled {
 		h, err := decode[Settled](f)
 		if err == nil {
-			maps.DeleteFunc(s.debts, func(k debtKey, _ held[Owed]) bool { return k.unit == h.record.Unit })
+			maps.DeleteFunc(s.debts, func(k debtKey, _ *held[Owed]) bool { return k.unit == h.record.Unit })
 		}
 		return err
 	}
@@ -189,36 +231,49 @@ func (s *state) heldNow() *Accepted {
 	return &s.accepted.record
 }
 
-// frames are the live records, oldest first.
-func (s *state) frames() []frame {
-	all := slices.Clone(s.unknown)
+// live is a record for the next snapshot.
+type live interface {
+	number() uint64
+	frame() (frame, error)
+}
+
+func (h *held[R]) number() uint64 { return h.seq }
+
+// unread is a record of a kind that this build does not know.
+type unread frame
+
+func (u unread) number() uint64        { return u.seq }
+func (u unread) frame() (frame, error) { return frame(u), nil }
+
+// live are the records for the next snapshot, oldest first.
+func (s *state) live() []live {
+	var all []live
+	for _, f := range s.unknown {
+		all = append(all, unread(f))
+	}
 	if s.accepted != nil {
-		all = append(all, s.accepted.frame)
+		all = append(all, s.accepted)
 	}
-	all = collect(all, s.owned)
-	all = collect(all, s.intents)
-	all = collect(all, s.left)
-	all = collect(all, s.debts)
-	for _, h := range s.losses {
-		all = append(all, h.frame)
-	}
-	for _, h := range s.copies {
-		all = append(all, h.frame)
-	}
-	slices.SortFunc(all, func(a, b frame) int { return cmp.Compare(a.seq, b.seq) })
+	all = collect(all, maps.Values(s.owned))
+	all = collect(all, maps.Values(s.intents))
+	all = collect(all, maps.Values(s.left))
+	all = collect(all, maps.Values(s.debts))
+	all = collect(all, slices.Values(s.losses))
+	all = collect(all, slices.Values(s.copies))
+	slices.SortFunc(all, func(a, b live) int { return cmp.Compare(a.number(), b.number()) })
 	return all
 }
 
-func collect[K comparable, R any](to []frame, from map[K]held[R]) []frame {
-	for _, h := range from {
-		to = append(to, h.frame)
+func collect[R Record](to []live, from iter.Seq[*held[R]]) []live {
+	for h := range from {
+		to = append(to, h)
 	}
 	return to
 }
 
-// view copies the state out.
+// view is the state as it is now; what it holds is not written to any more.
 func (s *state) view() View {
-	v := View{Owned: slices.Grow([]Owned(nil), len(s.owned))}
+	v := View{Owned: slices.Grow([]*Owned(nil), len(s.owned))}
 	if s.accepted != nil {
 		a := s.accepted.record
 		v.Accepted = &a
@@ -231,11 +286,15 @@ func (s *state) view() View {
 		}
 	}
 	for _, h := range s.owned {
-		o := h.record
-		o.Doubtful = h.frame.seq < doubt
+		o := &h.record
+		if h.seq < doubt {
+			doubtful := *o
+			doubtful.Doubtful = true
+			o = &doubtful
+		}
 		v.Owned = append(v.Owned, o)
 	}
-	slices.SortFunc(v.Owned, func(a, b Owned) int { return cmp.Compare(a.Order, b.Order) })
+	slices.SortFunc(v.Owned, func(a, b *Owned) int { return cmp.Compare(a.Order, b.Order) })
 	for _, h := range s.copies {
 		v.Copies = append(v.Copies, h.record)
 	}
@@ -246,8 +305,8 @@ func (s *state) view() View {
 }
 
 // records lists what m holds, oldest first.
-func records[K comparable, R any](m map[K]held[R]) []R {
-	all := slices.SortedFunc(maps.Values(m), func(a, b held[R]) int { return cmp.Compare(a.frame.seq, b.frame.seq) })
+func records[K comparable, R Record](m map[K]*held[R]) []R {
+	all := slices.SortedFunc(maps.Values(m), func(a, b *held[R]) int { return cmp.Compare(a.seq, b.seq) })
 	out := slices.Grow([]R(nil), len(all))
 	for _, h := range all {
 		out = append(out, h.record)

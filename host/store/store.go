@@ -93,7 +93,7 @@ type Config struct {
 // write to what it holds.
 type View struct {
 	Accepted *Accepted   // nil: no declaration was ever accepted
-	Owned    []Owned     // in the order of ownership
+	Owned    []*Owned    // in the order of ownership
 	Intents  []Intent    // open ones, oldest first
 	Debts    []Owed      // oldest first
 	Left     []Forgotten // places given up with something left behind, oldest first
@@ -176,7 +176,7 @@ func (s *Store) open(expected func() string) (Report, error) {
 	journal := s.header(journalName, 0) // where there is none
 	for _, loss := range l.losses {
 		loss.Before = s.state.last + 1
-		f, err := s.frame(loss, s.state.last+1)
+		f, err := encode(loss, s.state.last+1)
 		if err != nil {
 			return Report{}, err
 		}
