@@ -36,17 +36,18 @@ type Hand struct {
 	Waiting func()
 
 	mu   sync.Mutex
-	rest *rest // nil: the next pass is a whole one
+	rest *rest               // nil: the next pass is a whole one
+	said declaration.Outcome // of the last pass, which the log was told
 }
 
 // rest is what a pass left that found everything as declared. While nothing of it
 // changes, a pass is a glance: the machine is looked at, and neither is the record
 // read nor the declaration.
 type rest struct {
-	held  *store.Accepted // without its document
-	stamp string          // of the record
-	calm  *apply.Calm
-	state PassState
+	held    *store.Accepted // without its document
+	stamp   string          // of the record
+	calm    *apply.Calm
+	outcome declaration.Outcome
 }
 
 // lockRetry is how often a lock held by another process is tried again: there
@@ -66,7 +67,7 @@ func (h *Hand) Pass(ctx context.Context, accept *store.Accepted) (held *store.Ac
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if accept == nil && h.restsLocked(ctx) {
-		return h.rest.held, h.rest.state.Outcome, nil
+		return h.rest.held, h.rest.outcome, nil
 	}
 	h.rest = nil
 	if h.Spent != nil {
@@ -97,14 +98,14 @@ func (h *Hand) Pass(ctx context.Context, accept *store.Accepted) (held *store.Ac
 		h.note(PassState{Started: h.Now().UTC(), Finished: h.Now().UTC(), Error: oneLine(err.Error())})
 		return held, declaration.Outcome{}, err
 	}
-	state, calm, err := h.apply(ctx, record, desired)
+	outcome, calm, err := h.apply(ctx, record, desired)
 	if err == nil { // else more may have been recorded than is known now
 		err = h.prune(record.View(), desired)
 	}
 	if stamp := store.Stamp(h.Store.Directory); err == nil && calm != nil && stamp != "" { // as long as nobody else may write
-		h.rest = &rest{held: bare(held), stamp: stamp, calm: calm, state: state}
+		h.rest = &rest{held: bare(held), stamp: stamp, calm: calm, outcome: outcome}
 	}
-	return held, state.Outcome, err
+	return held, outcome, err
 }
 
 // restsLocked says whether nothing changed since the last pass, and publishes that
@@ -117,8 +118,7 @@ func (h *Hand) restsLocked(ctx context.Context) bool {
 	if !h.rest.calm.Still(ctx, h.Machine) {
 		return false
 	}
-	h.rest.state.Started, h.rest.state.Finished = started, h.Now().UTC()
-	h.note(h.rest.state)
+	h.note(PassState{Started: started, Finished: h.Now().UTC()})
 	return true
 }
 
@@ -168,22 +168,15 @@ func (h *Hand) open(ctx context.Context) (*store.Store, error) {
 	}
 }
 
-// apply runs one pass, whose outcome is in the state returned, and keeps those who look informed.
-func (h *Hand) apply(ctx context.Context, record *store.Store, desired apply.Desired) (PassState, *apply.Calm, error) {
+// apply runs one pass, and keeps those who look informed.
+func (h *Hand) apply(ctx context.Context, record *store.Store, desired apply.Desired) (declaration.Outcome, *apply.Calm, error) {
 	state := PassState{Started: h.Now().UTC()}
-	var said declaration.Outcome // by this process, in its journal
-	if last, err := load[PassState](h.Runtime, passName); err == nil && last != nil {
-		state.Outcome = last.Outcome
-		if last.Process == h.Process {
-			said = last.Outcome
-		}
-	}
 	h.note(state)
 
 	var mu sync.Mutex
 	var now *apply.Activity // guarded by mu
 	applier := apply.New(apply.Config{
-		Machine: h.Machine, Store: record, Now: h.Now, Log: logFor(h.Log, desired), Said: said,
+		Machine: h.Machine, Store: record, Now: h.Now, Log: logFor(h.Log, desired), Said: h.said,
 		Watch: func(a apply.Activity) {
 			mu.Lock()
 			defer mu.Unlock()
@@ -214,12 +207,14 @@ func (h *Hand) apply(ctx context.Context, record *store.Store, desired apply.Des
 	close(over)
 	narrator.Wait()
 
-	state.Finished, state.Activity, state.Outcome = h.Now().UTC(), nil, outcome
+	h.said = outcome
+	publish(h.Runtime, h.Log, outcomeName, outcome)
+	state.Finished, state.Activity = h.Now().UTC(), nil
 	if err != nil {
 		state.Error = oneLine(err.Error())
 	}
 	h.note(state)
-	return state, applier.Calm(), err
+	return outcome, applier.Calm(), err
 }
 
 // logFor names in every entry the declaration that it is about; a bundle has no

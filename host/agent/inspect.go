@@ -157,6 +157,7 @@ func (i Inspection) Status() (Status, error) {
 	// ended has all of it on record.
 	linkState, linkErr := load[LinkState](i.Runtime, linkName)
 	pass, passErr := load[PassState](i.Runtime, passName)
+	outcome, outcomeErr := load[declaration.Outcome](i.Runtime, outcomeName)
 	view, _, err := store.Read(i.Store, RecordExpected(i.Identity))
 	if err != nil {
 		return Status{}, fmt.Errorf("read this machine's record: %w", err)
@@ -165,7 +166,7 @@ func (i Inspection) Status() (Status, error) {
 	if err != nil {
 		s.Problems = append(s.Problems, oneLine(err.Error()))
 	}
-	if err := errors.Join(linkErr, passErr); err != nil {
+	if err := errors.Join(linkErr, passErr, outcomeErr); err != nil {
 		s.Problems = append(s.Problems, oneLine(fmt.Sprintf("read what mesh-host is doing: %v", err)))
 	}
 	s.Running = linkState != nil && i.Alive(linkState.Process)
@@ -175,7 +176,8 @@ func (i Inspection) Status() (Status, error) {
 	for _, c := range view.Copies {
 		s.Copies = append(s.Copies, StatusCopy{c.Kind, c.Where, c.Digest, c.Bytes, path.Join(i.Content, c.Digest), c.Time})
 	}
-	s.passes(pass, view, pass != nil && i.Alive(pass.Process))
+	s.pass(pass, pass != nil && i.Alive(pass.Process))
+	s.came(pass, outcome, view)
 	return s, nil
 }
 
@@ -242,30 +244,35 @@ func (s *Status) record(view store.View) {
 	}
 }
 
-// passes fills in the resources: what is declared, with what the last pass over
-// that very declaration found.
-func (s *Status) passes(p *PassState, view store.View, alive bool) {
+// pass fills in the pass that goes on, or the last one.
+func (s *Status) pass(p *PassState, alive bool) {
+	if p == nil {
+		return
+	}
+	s.Pass = &StatusPass{Started: p.Started, Error: p.Error}
+	switch {
+	case !p.Finished.IsZero():
+		s.Pass.Finished = &p.Finished
+	case alive:
+		s.Pass.Activity = p.Activity
+	default:
+		s.Pass.Error = "it was cut short; the next one goes on from there"
+	}
+}
+
+// came fills in the resources: what is declared, with what the last pass over that
+// very declaration found.
+func (s *Status) came(p *PassState, o *declaration.Outcome, view store.View) {
 	found := map[store.Key]declaration.Result{}
-	current := false
-	if p != nil {
-		s.Pass = &StatusPass{Started: p.Started, Error: p.Error}
-		switch {
-		case !p.Finished.IsZero():
-			s.Pass.Finished = &p.Finished
-		case alive:
-			s.Pass.Activity = p.Activity
-		default:
-			s.Pass.Error = "it was cut short; the next one goes on from there"
-		}
-		current = view.Accepted != nil && p.Outcome.Digest == view.Accepted.Digest && p.Outcome.Epoch == view.Accepted.Epoch
-		for _, r := range p.Outcome.Results {
-			if current {
-				found[store.Key{Kind: r.Kind, Where: r.Where}] = r
-			}
+	a := view.Accepted
+	current := o != nil && a != nil && o.Digest == a.Digest && o.Epoch == a.Epoch
+	if current {
+		for _, r := range o.Results {
+			found[store.Key{Kind: r.Kind, Where: r.Where}] = r
 		}
 	}
 	s.list(view, found)
-	s.Converged = view.Accepted == nil || current && p.Error == "" && Converged(p.Outcome) && len(s.Owed) == 0
+	s.Converged = a == nil || current && p != nil && p.Error == "" && Converged(*o) && len(s.Owed) == 0
 }
 
 func (s *Status) list(view store.View, found map[store.Key]declaration.Result) {

@@ -175,10 +175,10 @@ func TestStatusResources(t *testing.T) {
 		store.Owed{Unit: "demo.service", ID: "demo/a", Because: key(declaration.KindFile, "/etc/a"), Time: noon},
 		store.Forgotten{Key: key(declaration.KindFile, "/etc/c"), ID: "demo/c", Left: "it was changed by hand", Time: noon},
 	)
-	i.runtime.files["pass.json"] = fmt.Appendf(nil, `{"process":{"pid":7,"start":70},"started":"2026-12-01T12:00:00Z","finished":"2026-12-01T12:00:01Z",
-		"outcome":{"epoch":0,"generation":0,"digest":%q,"results":[
+	i.runtime.files["pass.json"] = []byte(`{"process":{"pid":7,"start":70},"started":"2026-12-01T12:00:00Z","finished":"2026-12-01T12:00:01Z"}`)
+	i.runtime.files["outcome.json"] = fmt.Appendf(nil, `{"epoch":0,"generation":0,"digest":%q,"results":[
 			{"id":"demo/a","kind":"file","where":"/etc/a","status":"changed","reason":"it is not there"},
-			{"id":"demo/s","kind":"service","where":"demo.service","status":"waiting","reason":"for demo/b"}]}}`, accepted.Digest)
+			{"id":"demo/s","kind":"service","where":"demo.service","status":"waiting","reason":"for demo/b"}]}`, accepted.Digest)
 	s := i.status(t)
 	owned := func(found bool) *agent.StatusOwned { return &agent.StatusOwned{Since: noon, Found: found} }
 	want := []agent.StatusItem{
@@ -225,20 +225,25 @@ func TestAboutAContainer(t *testing.T) {
 // nothing to do.
 func TestStatusConverged(t *testing.T) {
 	for _, tc := range []struct {
-		name, pass string
-		want       bool
+		name, pass, outcome string
+		want                bool
 	}{
-		{"no pass yet", "", false},
-		{"in sync", `"finished":"2026-12-01T12:00:01Z","outcome":{"digest":"DIGEST","results":[{"id":"demo/a","status":"in_sync"},{"id":"demo/c","status":"kept"}]}`, true},
-		{"failed", `"finished":"2026-12-01T12:00:01Z","outcome":{"digest":"DIGEST","results":[{"id":"demo/a","status":"failed"}]}`, false},
-		{"over another declaration", `"finished":"2026-12-01T12:00:01Z","outcome":{"digest":"x","results":[]}`, false},
-		{"as a whole failed", `"finished":"2026-12-01T12:00:01Z","error":"no space","outcome":{"digest":"DIGEST","results":[]}`, false},
+		{"no pass yet", "", "", false},
+		{"in sync", `"finished":"2026-12-01T12:00:01Z"`, `{"digest":"DIGEST","results":[{"id":"demo/a","status":"in_sync"},{"id":"demo/c","status":"kept"}]}`, true},
+		{"in sync, and looked at again", `"activity":null`, `{"digest":"DIGEST","results":[{"id":"demo/a","status":"in_sync"}]}`, true},
+		{"no pass finished yet", `"activity":null`, "", false},
+		{"failed", `"finished":"2026-12-01T12:00:01Z"`, `{"digest":"DIGEST","results":[{"id":"demo/a","status":"failed"}]}`, false},
+		{"over another declaration", `"finished":"2026-12-01T12:00:01Z"`, `{"digest":"x","results":[]}`, false},
+		{"as a whole failed", `"finished":"2026-12-01T12:00:01Z","error":"no space"`, `{"digest":"DIGEST","results":[]}`, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			i := newInspected()
 			accepted := i.accept(t)
 			if tc.pass != "" {
-				i.runtime.files["pass.json"] = []byte(`{"process":{"pid":7,"start":70},"started":"2026-12-01T12:00:00Z",` + strings.ReplaceAll(tc.pass, "DIGEST", accepted.Digest) + `}`)
+				i.runtime.files["pass.json"] = []byte(`{"process":{"pid":7,"start":70},"started":"2026-12-01T12:00:00Z",` + tc.pass + `}`)
+			}
+			if tc.outcome != "" {
+				i.runtime.files["outcome.json"] = []byte(strings.ReplaceAll(tc.outcome, "DIGEST", accepted.Digest))
 			}
 			if s := i.status(t); s.Converged != tc.want {
 				t.Errorf("converged: %t\n%+v", s.Converged, s)
@@ -254,7 +259,7 @@ func TestStatusConverged(t *testing.T) {
 func TestStatusDuringAPass(t *testing.T) {
 	i := newInspected()
 	i.accept(t)
-	i.runtime.files["pass.json"] = []byte(`{"process":{"pid":7,"start":70},"started":"2026-12-01T12:00:00Z","activity":{"id":"a","kind":"package","where":"nginx","what":"waiting for the package lock held by apt-get (pid 811)"},"outcome":{"results":[]}}`)
+	i.runtime.files["pass.json"] = []byte(`{"process":{"pid":7,"start":70},"started":"2026-12-01T12:00:00Z","activity":{"id":"a","kind":"package","where":"nginx","what":"waiting for the package lock held by apt-get (pid 811)"}}`)
 	i.alive = true
 	if p := i.status(t).Pass; p == nil || p.Finished != nil || p.Activity == nil || !strings.Contains(p.Activity.What, "apt-get") {
 		t.Errorf("pass: %+v", p)

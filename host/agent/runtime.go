@@ -13,15 +13,15 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"mesh/host/apply"
-	"mesh/host/declaration"
 	"mesh/host/link"
 )
 
 // Files in the runtime folder, for those who look. Nothing is decided by them;
 // they are gone after a reboot, as is what they speak of.
 const (
-	linkName = "link.json"
-	passName = "pass.json"
+	linkName    = "link.json"
+	passName    = "pass.json"
+	outcomeName = "outcome.json" // a declaration.Outcome: of the last pass that finished
 )
 
 // Process names one run of a program: a number alone is given again.
@@ -63,14 +63,14 @@ type LinkState struct {
 	Refused *link.Refused `json:"refused,omitempty"` // what the plane offers and is not followed
 }
 
-// PassState is the pass that is going on, or the last one.
+// PassState is the pass that is going on, or the last one. What a pass came to may be
+// large, changes seldom, and is published apart, before it is said that it finished.
 type PassState struct {
-	Process  Process             `json:"process"`
-	Started  time.Time           `json:"started"`
-	Finished time.Time           `json:"finished,omitzero"` // zero: it goes on, if the process lives
-	Activity *apply.Activity     `json:"activity,omitempty"`
-	Error    string              `json:"error,omitempty"` // of the pass as a whole
-	Outcome  declaration.Outcome `json:"outcome"`         // of the last pass that finished
+	Process  Process         `json:"process"`
+	Started  time.Time       `json:"started"`
+	Finished time.Time       `json:"finished,omitzero"` // zero: it goes on, if the process lives
+	Activity *apply.Activity `json:"activity,omitempty"`
+	Error    string          `json:"error,omitempty"` // of the pass as a whole
 }
 
 // publish writes a runtime file. That nobody can look is no reason to stop.
