@@ -3,6 +3,7 @@ package libvirt
 import (
 	"context"
 	"io"
+	"net"
 	"os"
 	"syscall"
 	"time"
@@ -117,3 +118,6 @@ func Loan(device, record string) (open func(who *syscall.Credential, gid int) (b
 
 // At is the hypervisor behind one socket.
 func At(socket string) *Hypervisor { return &Hypervisor{sockets: []string{socket}} }
+
+// Streams is a connection on which nothing comes of a stream after its end.
+func Streams(conn net.Conn) net.Conn { return &streams{Conn: conn} }

@@ -39,7 +39,7 @@ func connect(ctx context.Context, sockets []string, limit time.Duration) (c *rpc
 	if err != nil {
 		return nil, nil, err
 	}
-	o := newOpening(conn)
+	o := newOpening(&streams{Conn: conn})
 	c = rpc.NewWithDialer(dialers.NewAlreadyConnected(o))
 	within, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("the daemon does not answer within %s", limit))
 	stop := context.AfterFunc(within, func() { _ = conn.Close() }) // a deadline would make the library read on and on
