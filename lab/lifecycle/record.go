@@ -77,10 +77,11 @@ type Work struct {
 // MachineRecord is what happened to one machine.
 type MachineRecord struct {
 	Accelerator  machine.Accelerator `json:"accelerator"`
-	Start        string              `json:"start"`          // StartWarm, StartCold, "restored"
-	Warm         string              `json:"warm,omitempty"` // digest of the warm image that it is to be cloned from, or was
-	ReadySeconds float64             `json:"ready_seconds"`  // from its first step after the disk's to its being itself
-	Off          bool                `json:"off,omitempty"`  // its power was cut and not given back
+	Start        string              `json:"start"`            // StartWarm, StartCold, "restored"
+	Warm         string              `json:"warm,omitempty"`   // digest of the warm image that it is to be cloned from, or was
+	ReadySeconds float64             `json:"ready_seconds"`    // from its first step after the disk's to its being itself
+	Off          bool                `json:"off,omitempty"`    // its power was cut and not given back
+	Frozen       bool                `json:"frozen,omitempty"` // its clock was left as it was, when it was restored
 }
 
 // StepState is how far a step is.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 )
 
 // Destroy removes everything that a scenario's record names, and warm images
@@ -97,7 +98,14 @@ func (l *Lab) runOn(ctx context.Context, name string) error {
 	if h.Record == nil || h.Record.Phase != Snapshotting {
 		return nil // somebody else did it meanwhile
 	}
-	return h.Settle(ctx)
+	ran := slices.DeleteFunc(slices.Clone(h.Record.Plan.Machines), func(m Machine) bool {
+		return h.Record.Machines[m.Name].Off || slices.Contains(h.Record.Work.Paused, m.Name)
+	})
+	if err := h.Settle(ctx); err != nil {
+		return err
+	}
+	h.SetClocks(ctx, ran...)
+	return nil
 }
 
 // remove undoes a run, the lock of its scenario being held.

@@ -34,7 +34,7 @@ func (r *restoring) run(ctx context.Context) error {
 		seconds := float64(r.cfg.Ports.Now().Sub(r.begun).Milliseconds()) / 1000
 		for _, m := range r.machines {
 			rec.Machines[m.Name] = lifecycle.MachineRecord{
-				Accelerator: r.m.Platform.Accelerator, Start: "restored", ReadySeconds: seconds, Off: r.state(m.Name).Memory == "",
+				Accelerator: r.m.Platform.Accelerator, Start: "restored", ReadySeconds: seconds, Off: r.state(m.Name).Memory == "", Frozen: r.o.Frozen,
 			}
 		}
 	})

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	"mesh/lab/fault"
@@ -43,7 +44,10 @@ func (s *Snapshots) Take(ctx context.Context, scenario, name, about string) (Man
 	if err := t.take(ctx); err != nil {
 		return Manifest{}, failure(ctx, what, err, "the scenario runs on as it was")
 	}
+	var clocks sync.WaitGroup
+	clocks.Go(func() { h.SetClocks(ctx, t.running()...) }) // meanwhile: it is the guests' work
 	err = t.keep(ctx)
+	clocks.Wait()
 	if err == nil {
 		err = h.Update(func(r *lifecycle.Record) { r.Snapshots = append([]string{t.m.ID}, r.Snapshots...) })
 	}
@@ -215,6 +219,13 @@ func (t *taking) freeze(ctx context.Context) (err error) {
 		return err
 	}
 	return t.cut(ctx, work)
+}
+
+// running are the machines that were paused for the cut alone.
+func (t *taking) running() []lifecycle.Machine {
+	return slices.DeleteFunc(slices.Clone(t.held.Record.Plan.Machines), func(m lifecycle.Machine) bool {
+		return t.was[m.Name] != machine.Running
+	})
 }
 
 // moved makes sure that every machine has left the disk that is the snapshot's.
