@@ -140,7 +140,8 @@ func (a *Applier) known(ctx context.Context, d Desired) (*known, error) {
 	return k, nil
 }
 
-// places lists everything that is declared, owned, or announced and left open.
+// places lists everything that is declared, brought by what is declared, owned, or
+// announced and left open.
 func places(d Desired, record store.View) ([]store.Key, error) {
 	var keys []store.Key
 	listed := map[store.Key]bool{}
@@ -156,6 +157,11 @@ func places(d Desired, record store.View) ([]store.Key, error) {
 		if !listed[key] && resource.Known(key.Kind) {
 			listed[key] = true
 			keys = append(keys, key)
+		}
+	}
+	for _, r := range d.Resources {
+		if image, ok := resource.ImageOf(r); ok {
+			add(image)
 		}
 	}
 	for _, o := range record.Owned {

@@ -49,7 +49,7 @@ func TestContainerComesWithPodman(t *testing.T) {
 	if p := planned(t, m, d); !p.Quiet() {
 		t.Errorf("once more:\n%s", p)
 	}
-	const gone = "removed shop/shop: it is not declared any more\nremoved shop/key: it is not declared any more\nremoved shop/podman: it is not declared any more\n"
+	const gone = "removed shop/shop: it is not declared any more\nremoved shop/shop: no container is made of it any more\nremoved shop/key: it is not declared any more\nremoved shop/podman: it is not declared any more\n"
 	if diff := cmp.Diff(gone, summary(pass(t, m, applytest.Desired(2)))); diff != "" {
 		t.Error(diff)
 	}
@@ -158,7 +158,10 @@ func TestContainerOwnership(t *testing.T) {
 	if !strings.Contains(m.String(), "unit mesh-shop.service active") {
 		t.Errorf("it does not run:\n%s", m)
 	}
-	want = []string{"shop: it was left behind: its unit file was changed by hand"}
+	want = []string{
+		"shop: it was left behind: its unit file was changed by hand",
+		imageOfShop + ": it was left behind: container mesh-shop, which is not the host's, is made of it",
+	}
 	if diff := cmp.Diff(want, orphans(t, m, nil)); diff != "" {
 		t.Error(diff)
 	}

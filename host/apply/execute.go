@@ -92,6 +92,10 @@ func (p *pass) run(ctx context.Context, steps []Step) {
 			intents[s.key()] = in
 			records = append(records, in)
 		}
+		if in, ok := p.fetch(s); ok {
+			intents[in.Key] = in
+			records = append(records, in)
+		}
 	}
 	if err := p.record(records); err != nil {
 		for i, s := range steps {
@@ -133,6 +137,9 @@ func (p *pass) decideAgain(ctx context.Context, steps []Step) []Step {
 		keys := make([]store.Key, len(steps))
 		for i, s := range steps {
 			keys[i] = s.key()
+			if image, ok := resource.ImageOf(s.resource); ok {
+				keys = append(keys, image)
+			}
 		}
 		seen, err := look(ctx, p.machine, p.d, keys)
 		if err != nil {

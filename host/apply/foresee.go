@@ -35,6 +35,12 @@ func (k *known) plan() Plan {
 			late = append(late, k.restartLate(r, s))
 		}
 	}
+	verbs := letGo(p.Steps, removals)
+	for i, s := range removals {
+		if s.Kind == resource.KindImage && s.Verb == VerbWait {
+			removals[i] = k.unused(s, verbs)
+		}
+	}
 	p.Steps = append(append(p.Steps, removals...), late...)
 	return p
 }

@@ -21,6 +21,9 @@ func (p *pass) finish(ctx context.Context, steps []Step, intents map[store.Key]s
 		if s.acts() && (errs[s.key()] != nil || !resource.OnDisk(s.Kind)) {
 			keys = append(keys, s.key())
 		}
+		if image, ok := resource.ImageOf(s.resource); ok && s.acts() {
+			keys = append(keys, image)
+		}
 	}
 	seen := resource.Look(ctx, p.machine, keys)
 	var records []store.Record
@@ -28,7 +31,7 @@ func (p *pass) finish(ctx context.Context, steps []Step, intents map[store.Key]s
 	for i, s := range steps {
 		var follows []store.Record
 		follows, results[i].Status, results[i].Reason = p.came(s, intents[s.key()], seen[s.key()], errs[s.key()])
-		records = append(records, follows...)
+		records = append(append(records, p.fetched(s, intents, seen)...), follows...)
 	}
 	err := p.record(records)
 	for i, r := range results {
@@ -117,6 +120,8 @@ func (p *pass) removed(s Step, in store.Intent, found resource.Found, err error)
 		return p.giveUp(s, system.ErrNotEmpty.Error()), declaration.StatusKept, system.ErrNotEmpty.Error()
 	case errors.Is(err, system.ErrChanged):
 		return p.giveUp(s, system.ErrChanged.Error()), declaration.StatusKept, system.ErrChanged.Error()
+	case errors.Is(err, system.ErrInUse):
+		return p.giveUp(s, err.Error()), declaration.StatusKept, err.Error()
 	case err == nil && resource.OnDisk(s.Kind),
 		err == nil && found.Err == nil && resource.Resolve(in, found.State) == resource.Done:
 		return p.done(in, found.State), declaration.StatusRemoved, s.Why

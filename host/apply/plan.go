@@ -263,6 +263,9 @@ func (k *known) apply(r declaration.Resource, late bool) Step {
 func (k *known) decide(r declaration.Resource, b *basis, late bool) (Verb, string) {
 	key := resource.KeyOf(r)
 	found := k.seen.Found[key]
+	if image, ok := resource.ImageOf(r); ok && found.Err == nil {
+		found.Err = k.seen.Found[image].Err // what is fetched unseen would be nobody's
+	}
 	var err error
 	b.target, err = resource.Target(r, k.seen.Accounts)
 	if version := k.seen.Offered[key.Where]; r.Package != nil && version != "" {
@@ -340,17 +343,24 @@ func owing(debts []store.Owed) string {
 }
 
 // removals decides about everything that is owned and not declared: in reverse
-// order of ownership, and directories last, the innermost first, because they
-// can go only when they are empty.
+// order of ownership, but images behind all containers, and directories last, the
+// innermost first, because they can go only when they are empty.
 func (k *known) removals() []Step {
 	declared := map[store.Key]bool{}
 	for _, r := range k.d.Resources {
 		declared[resource.KeyOf(r)] = true
+		if image, ok := resource.ImageOf(r); ok {
+			declared[image] = true
+		}
 	}
 	var steps []Step
+	first := k.last // in the order of ownership, of the containers that go
 	for key, o := range k.owned {
 		if !declared[key] && resource.Known(key.Kind) {
 			steps = append(steps, k.remove(o))
+		}
+		if !declared[key] && key.Kind == declaration.KindContainer {
+			first = min(first, o.Order)
 		}
 	}
 	slices.SortFunc(steps, func(a, b Step) int {
@@ -365,7 +375,7 @@ func (k *known) removals() []Step {
 				return c
 			}
 		}
-		return cmp.Compare(b.owned.Order, a.owned.Order)
+		return cmp.Or(cmp.Compare(b.place(first), a.place(first)), cmp.Compare(b.owned.Order, a.owned.Order))
 	})
 	return steps
 }
@@ -384,6 +394,8 @@ func (k *known) remove(o *store.Owned) Step {
 		return s.with(VerbRefuse, "the record of it is older than a loss of the store: remove it by hand if it is not needed, or run `mesh-host acknowledge`")
 	case fate == resource.Leave:
 		return s.with(VerbLeave, why)
+	case o.Kind == resource.KindImage:
+		return k.unused(s, nil)
 	}
 	return s.with(VerbRemove, "it is not declared any more")
 }

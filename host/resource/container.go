@@ -15,11 +15,14 @@ import (
 )
 
 // Containers is what containers ask of podman. Errors match
-// system.ErrNoContainers where there is none that will do.
+// system.ErrNoContainers where there is none that will do, and system.ErrInUse for
+// an image that something is made of.
 type Containers interface {
 	Containers(ctx context.Context, names []string) (map[string]system.Container, error)
 	PullImage(ctx context.Context, image string, note func(string)) error
 	RemoveContainer(ctx context.Context, name string) error
+	Images(ctx context.Context, names []string) (map[string][]string, error)
+	RemoveImage(ctx context.Context, image string) error
 }
 
 const (
@@ -33,9 +36,9 @@ const (
 // its content, the service by its state, the container by what it was made of.
 //
 // A container that stops is started by systemd, as a service is; what systemd
-// gave up, or somebody stopped, the next pass starts. Images, and volumes that
-// podman made, stay when a container goes: the first may be somebody else's too,
-// the second hold what cannot be had again.
+// gave up, or somebody stopped, the next pass starts. Volumes that podman made stay
+// when a container goes: they hold what cannot be had again. Its image is a place
+// of its own, see image.
 type container struct{}
 
 func (container) target(r declaration.Resource, _ system.Accounts) (store.State, error) {

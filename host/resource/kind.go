@@ -14,8 +14,9 @@ import (
 // Found is what looking at one place gave.
 type Found struct {
 	State store.State
-	Err   error  // it cannot be looked at; State means nothing
-	Lacks string // why nothing can be made there yet, though it may be once a package has come; empty when it can
+	Err   error    // it cannot be looked at; State means nothing
+	Lacks string   // why nothing can be made there yet, though it may be once a package has come; empty when it can
+	Users []string // image: names of the containers that are made of it
 }
 
 // Change is one place that is to be brought to a state.
@@ -50,19 +51,24 @@ const (
 	Foreign                   // what is there is neither what was nor what shall be
 )
 
-// kind is what is known of one kind of resource. The first four are pure.
+// kind is what is known of one kind of place. The first three are pure.
 type kind interface {
-	target(r declaration.Resource, accounts system.Accounts) (store.State, error)
 	differs(target, found store.State) string
 	fate(o store.Owned, found store.State) (Fate, string)
 	resolve(in store.Intent, found store.State) Resolution
 
 	look(ctx context.Context, m Machine, places []string) []Found
-	apply(ctx context.Context, m Machine, changes []Change) []error
 	remove(ctx context.Context, m Machine, owned []store.Owned, note func(string)) []error
 }
 
-var kinds = map[declaration.Kind]kind{
+// maker is a kind that is declared, and so made; target is pure.
+type maker interface {
+	kind
+	target(r declaration.Resource, accounts system.Accounts) (store.State, error)
+	apply(ctx context.Context, m Machine, changes []Change) []error
+}
+
+var makers = map[declaration.Kind]maker{
 	declaration.KindDirectory: directory{},
 	declaration.KindFile:      file{},
 	declaration.KindPackage:   pkg{},
@@ -70,9 +76,20 @@ var kinds = map[declaration.Kind]kind{
 	declaration.KindContainer: container{},
 }
 
-// Known says whether this build applies resources of kind k. The functions
-// below must not be called for others, which a newer host may have recorded.
-func Known(k declaration.Kind) bool { return kinds[k] != nil }
+// of is the kind that k names; nil when this build does not know it.
+func of(k declaration.Kind) kind {
+	if k == KindImage {
+		return image{}
+	}
+	if m := makers[k]; m != nil {
+		return m
+	}
+	return nil
+}
+
+// Known says whether this build knows places of kind k. The functions below must
+// not be called for others, which a newer host may have recorded.
+func Known(k declaration.Kind) bool { return of(k) != nil }
 
 // OnDisk says whether resources of kind k are files or directories: acts on
 // them are cheap, and many may share one barrier.
@@ -118,24 +135,24 @@ func KeyOf(r declaration.Resource) store.Key {
 // Target is the state r asks for. It fails when r names a user or group the
 // machine does not have.
 func Target(r declaration.Resource, accounts system.Accounts) (store.State, error) {
-	return kinds[r.Kind()].target(r, accounts)
+	return makers[r.Kind()].target(r, accounts)
 }
 
 // Differs says in a few words how found is not what target asks for; empty when
 // it is. What target leaves open does not differ.
 func Differs(k declaration.Kind, target, found store.State) string {
-	return kinds[k].differs(target, found)
+	return of(k).differs(target, found)
 }
 
 // FateOf says what is to become of o when it is no longer declared, and for
 // Leave why.
 func FateOf(o store.Owned, found store.State) (Fate, string) {
-	return kinds[o.Kind].fate(o, found)
+	return of(o.Kind).fate(o, found)
 }
 
 // Resolve says what became of in.
 func Resolve(in store.Intent, found store.State) Resolution {
-	return kinds[in.Kind].resolve(in, found)
+	return of(in.Kind).resolve(in, found)
 }
 
 // Offered is the newest version that the source of a package's release has, as
@@ -155,7 +172,7 @@ func Look(ctx context.Context, m Machine, keys []store.Key) map[store.Key]Found 
 	}
 	seen := make(map[store.Key]Found, len(keys))
 	for k, places := range byKind {
-		for i, found := range kinds[k].look(ctx, m, places) {
+		for i, found := range of(k).look(ctx, m, places) {
 			seen[store.Key{Kind: k, Where: places[i]}] = found
 		}
 	}
@@ -165,14 +182,14 @@ func Look(ctx context.Context, m Machine, keys []store.Key) map[store.Key]Found 
 // Apply brings places of one kind to their targets. Error i says what became of
 // change i; after an error the place may have been changed in part.
 func Apply(ctx context.Context, m Machine, k declaration.Kind, changes []Change) []error {
-	return kinds[k].apply(ctx, m, changes)
+	return makers[k].apply(ctx, m, changes)
 }
 
 // TakeAway undoes at places of one kind what made the host their owner. It
-// looks once more before it removes. Errors match system.ErrChanged, ErrNotEmpty
-// or ErrMount when the place is not to be removed after all.
+// looks once more before it removes. Errors match system.ErrChanged, ErrNotEmpty,
+// ErrMount or ErrInUse when the place is not to be removed after all.
 func TakeAway(ctx context.Context, m Machine, k declaration.Kind, owned []store.Owned, note func(string)) []error {
-	return kinds[k].remove(ctx, m, owned, note)
+	return of(k).remove(ctx, m, owned, note)
 }
 
 // everyone is for what can only be looked at, or fails, all at once.

@@ -47,13 +47,6 @@ type PodmanConfig struct {
 	Jitter    func() float64           // in [0,1), of the delays between attempts; nil means at random
 }
 
-// Delays between attempts to fetch an image that cannot be had: others have their
-// turn meanwhile, and a registry is left in peace.
-const (
-	refetchFirst = 15 * time.Second
-	refetchMost  = 10 * time.Minute
-)
-
 // Podman knows the containers of this machine and fetches their images. It starts
 // and stops none: systemd does.
 type Podman struct {
@@ -61,13 +54,6 @@ type Podman struct {
 
 	mu     sync.Mutex
 	failed map[string]attempt // by image
-}
-
-// attempt is the last one to fetch an image, which failed.
-type attempt struct {
-	err   error
-	delay time.Duration // since then until the next
-	next  time.Time
 }
 
 // NewPodman makes a Podman; it runs nothing.
@@ -102,18 +88,19 @@ func (p *Podman) able(ctx context.Context) error {
 // listed is what `podman ps` prints of a container.
 // https://docs.podman.io/en/latest/markdown/podman-ps.1.html
 type listed struct {
+	ID      string `json:"Id"`
 	Names   []string
 	Image   string // as it was asked for
 	ImageID string
 	Labels  map[string]string
 }
 
-// stored is what `podman images` prints of an image.
-// https://docs.podman.io/en/latest/markdown/podman-images.1.html
-type stored struct {
-	ID          string `json:"Id"`
-	Digest      string
-	RepoDigests []string
+// name is what podman calls l: a container of no name by its ID.
+func (l listed) name() string {
+	if len(l.Names) == 0 {
+		return l.ID
+	}
+	return l.Names[0]
 }
 
 // Containers says what there is of each name, running or not; names of which
@@ -130,7 +117,7 @@ func (p *Podman) Containers(ctx context.Context, names []string) (map[string]Con
 	if err := p.ask(ctx, &all, "ps", "--all"); err != nil {
 		return nil, err
 	}
-	ours := slices.DeleteFunc(all, func(l listed) bool { return len(l.Names) == 0 || !slices.Contains(names, l.Names[0]) })
+	ours := slices.DeleteFunc(all, func(l listed) bool { return !slices.Contains(names, l.name()) })
 	if len(ours) == 0 {
 		return found, nil
 	}
@@ -139,7 +126,7 @@ func (p *Podman) Containers(ctx context.Context, names []string) (map[string]Con
 		return nil, err
 	}
 	for _, l := range ours {
-		found[l.Names[0]] = Container{Unit: l.Labels[labelUnit], Made: l.Labels[LabelMade], Image: imageOf(l, images)}
+		found[l.name()] = Container{Unit: l.Labels[labelUnit], Made: l.Labels[LabelMade], Image: imageOf(l, images)}
 	}
 	return found, nil
 }
@@ -153,122 +140,6 @@ func (p *Podman) ask(ctx context.Context, answer any, argv ...string) error {
 		return fmt.Errorf("ask podman for its %s: %w", argv[0], err)
 	}
 	return nil
-}
-
-// imageOf is the digest of the image that l was made of. An image has a digest of
-// its own and those of the indexes that lead to it: the one it was asked for by
-// counts, if podman still knows the image by it.
-func imageOf(l listed, images []stored) string {
-	i := slices.IndexFunc(images, func(s stored) bool { return s.ID == l.ImageID })
-	if i < 0 {
-		return "unknown, since podman has it no more"
-	}
-	if _, digest, ok := strings.Cut(l.Image, "@"); ok && slices.Contains(images[i].RepoDigests, l.Image) {
-		return digest
-	}
-	return images[i].Digest
-}
-
-// PullImage fetches an image that is named by its digest, unless it is there, and
-// makes it durable, which podman leaves to the kernel. It runs in a unit of its own, which goes on when the host ends, or does not wait any
-// longer; a fetch of it that goes on is waited for. After one that failed the next
-// is not tried before a while, which grows.
-func (p *Podman) PullImage(ctx context.Context, image string, note func(string)) error {
-	if err := p.able(ctx); err != nil {
-		return fmt.Errorf("fetch image: %w", err)
-	}
-	there, err := p.hasImage(ctx, image)
-	if err != nil {
-		return err
-	}
-	if there { // since a moment ago, it may be
-		return wrap("make image "+image+" durable", p.cfg.Sync())
-	}
-	if err := p.rests(image); err != nil {
-		return err
-	}
-	err = p.pull(ctx, image, note)
-	if err == nil || ctx.Err() == nil { // what the host's end ends has not failed
-		p.came(image, err)
-	}
-	if err == nil {
-		err = wrap("make image "+image+" durable", p.cfg.Sync())
-	}
-	return err
-}
-
-// rests says why an image is not tried yet.
-func (p *Podman) rests(image string) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	last := p.failed[image]
-	if left := time.Until(last.next); left > 0 {
-		return fmt.Errorf("%w; it is tried again in %s", last.err, left.Round(time.Second))
-	}
-	return nil
-}
-
-// came keeps how an attempt ended.
-func (p *Podman) came(image string, err error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if err == nil {
-		delete(p.failed, image)
-		return
-	}
-	delay := min(max(2*p.failed[image].delay, refetchFirst), refetchMost)
-	p.failed[image] = attempt{err, delay, time.Now().Add(delay/2 + time.Duration(p.cfg.Jitter()*float64(delay/2)))}
-}
-
-// pull fetches an image, which was not there.
-func (p *Podman) pull(ctx context.Context, image string, note func(string)) error {
-	_, digest, _ := strings.Cut(image, "@sha256:")
-	unit := p.cfg.Change("mesh-host-image-" + digest[:min(len(digest), 16)] + ".service")
-	ctx, cancel := context.WithTimeoutCause(ctx, p.cfg.Wait, fmt.Errorf("it is not there after %s; its fetch goes on", p.cfg.Wait))
-	defer cancel()
-	tick := time.NewTicker(p.cfg.Poll)
-	defer tick.Stop()
-	for told := ""; ; {
-		tell(&told, "fetching "+image, note)
-		out, err := unit.Run(ctx, "podman", "pull", "--quiet", "--", image)
-		switch {
-		case err == nil:
-			return nil
-		case ctx.Err() != nil:
-			return fmt.Errorf("fetch image %s: %w", image, context.Cause(ctx))
-		case !strings.Contains(out, "already loaded"):
-			return fmt.Errorf("fetch image %s: %w", image, failure("podman", out, err))
-		}
-		tell(&told, "waiting for the fetch of "+image+" that goes on", note)
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			continue // which says so
-		}
-		if there, err := p.hasImage(ctx, image); err != nil || there {
-			return err
-		}
-	}
-}
-
-// tell notes what is news.
-func tell(told *string, what string, note func(string)) {
-	if *told == "" || !strings.HasPrefix(what, "fetching") && *told != what {
-		note(what)
-		*told = what
-	}
-}
-
-func (p *Podman) hasImage(ctx context.Context, image string) (bool, error) {
-	_, err := p.cfg.Query.Run(ctx, "podman", "image", "exists", "--", image)
-	var exit *exec.ExitError
-	switch {
-	case err == nil:
-		return true, nil
-	case errors.As(err, &exit) && exit.ExitCode() == 1:
-		return false, nil
-	}
-	return false, fmt.Errorf("ask podman for image %s: %w", image, err)
 }
 
 // RemoveContainer removes a container that stopped, and what podman made for it

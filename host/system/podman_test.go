@@ -240,6 +240,52 @@ func TestRemoveContainer(t *testing.T) {
 	}
 }
 
+func TestImages(t *testing.T) {
+	list := `[{"Id":"c1","Names":["web"],"ImageID":"1"},{"Id":"c2","Names":[],"ImageID":"1"},{"Id":"c3","Names":["other"],"ImageID":"2"}]`
+	images := `[{"Id":"1","RepoDigests":["r.test/a@sha256:1","r.test/a@sha256:9"]},{"Id":"3","RepoDigests":["r.test/b@sha256:3"]},{"Id":"4","RepoDigests":null}]`
+	query := &script{t: t, answers: []answer{{begins: "podman images --all --no-trunc --format json", output: images}, {begins: "podman ps --all --no-trunc --format json", output: list}}}
+	got, err := podman(query, nil, true).Images(t.Context(), []string{"r.test/a@sha256:9", "r.test/b@sha256:3", "r.test/a@sha256:3"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(map[string][]string{"r.test/a@sha256:9": {"c2", "web"}, "r.test/b@sha256:3": nil}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if found, err := podman(nil, nil, false).Images(t.Context(), nil); err != nil || len(found) != 0 {
+		t.Errorf("nothing was asked: %v %v", found, err)
+	}
+	query = &script{t: t, answers: []answer{{begins: "podman --version", output: "podman version 4.3.1"}}}
+	if _, err := podman(query, nil, false).Images(t.Context(), []string{imageOfShop}); !errors.Is(err, system.ErrNoContainers) {
+		t.Error(err)
+	}
+}
+
+func TestRemoveImage(t *testing.T) {
+	remove, used := "podman image rm --ignore --no-prune -- "+imageOfShop, exec.Command("sh", "-c", "exit 2").Run()
+	for _, tt := range []struct {
+		name  string
+		query []answer
+		err   string
+		used  bool
+	}{
+		{name: "it is removed", query: []answer{{begins: remove}, {begins: "sync"}}},
+		{name: "its removal cannot be made durable", query: []answer{{begins: remove}, {begins: "sync", err: errExit}}, err: "make the removal of image " + imageOfShop + " durable: "},
+		{name: "something is made of it", query: []answer{{begins: remove, err: used}}, err: "remove image " + imageOfShop + ": something is made of it: exit status 2", used: true},
+		{name: "it fails", query: []answer{{begins: remove, err: errExit}}, err: "remove image " + imageOfShop + ": "},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			query := &script{t: t, answers: tt.query}
+			err := podman(query, nil, true).RemoveImage(t.Context(), imageOfShop)
+			if (err == nil) != (tt.err == "") || err != nil && !strings.HasPrefix(err.Error(), tt.err) || errors.Is(err, system.ErrInUse) != tt.used {
+				t.Errorf("\n got: %v\nwant: %s…", err, tt.err)
+			}
+			if len(query.answers) > 0 {
+				t.Errorf("did not run: %+v", query.answers)
+			}
+		})
+	}
+}
+
 func FuzzContainers(f *testing.F) {
 	f.Add([]byte(listOfPodman), []byte(imagesOfPodman))
 	f.Add([]byte(`[]`), []byte(`null`))

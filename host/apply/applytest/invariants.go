@@ -120,7 +120,7 @@ func onDisk(m *systemtest.Machine, view store.View) error {
 	}
 	var keys []store.Key
 	for _, o := range view.Owned {
-		if resource.Paths(o.Key) != nil && !open[o.Key] {
+		if (resource.Paths(o.Key) != nil || o.Kind == resource.KindImage) && !open[o.Key] {
 			keys = append(keys, o.Key)
 		}
 	}
@@ -128,7 +128,7 @@ func onDisk(m *systemtest.Machine, view store.View) error {
 	for _, o := range view.Owned {
 		found, ok := seen[o.Key]
 		switch {
-		case ok && resource.OnDisk(o.Kind) && found.State != o.Made, ok && found.State.Digest != o.Made.Digest:
+		case ok && (resource.OnDisk(o.Kind) || o.Kind == resource.KindImage) && found.State != o.Made, ok && found.State.Digest != o.Made.Digest:
 			return fmt.Errorf("%s is recorded as made and is not there: %+v", o.Key, found)
 		}
 	}

@@ -1,6 +1,7 @@
 package systemtest
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
@@ -46,11 +47,30 @@ func ContainerConformance(t *testing.T, c resource.Containers, image string, pla
 			}
 		}
 	})
+	images := func(t *testing.T) map[string][]string {
+		t.Helper()
+		found, err := c.Images(t.Context(), []string{image, strings.Replace(image, digest, "sha256:"+strings.Repeat("0", 64), 1)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return found
+	}
+	t.Run("an image that nothing is made of", func(t *testing.T) {
+		if diff := cmp.Diff(map[string][]string{image: nil}, images(t)); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	})
 	t.Run("a container", func(t *testing.T) {
 		place(t, name, unit, made)
 		want := map[string]system.Container{name: {Unit: unit, Made: made, Image: digest}}
 		if diff := cmp.Diff(want, look(t)); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
+		}
+		if diff := cmp.Diff(map[string][]string{image: {name}}, images(t)); diff != "" {
+			t.Errorf("its image (-want +got):\n%s", diff)
+		}
+		if err := c.RemoveImage(t.Context(), image); !errors.Is(err, system.ErrInUse) {
+			t.Errorf("its image was removed: %v", err)
 		}
 		for range 2 {
 			if err := c.RemoveContainer(t.Context(), name); err != nil {
@@ -58,6 +78,16 @@ func ContainerConformance(t *testing.T, c resource.Containers, image string, pla
 			}
 			if found := look(t); len(found) != 0 {
 				t.Errorf("it was removed, and there is %+v", found)
+			}
+		}
+	})
+	t.Run("an image that nothing is made of any more", func(t *testing.T) {
+		for range 2 { // the second time it is gone
+			if err := c.RemoveImage(t.Context(), image); err != nil {
+				t.Fatal(err)
+			}
+			if found := images(t); len(found) != 0 {
+				t.Errorf("it was removed, and there is %v", found)
 			}
 		}
 	})

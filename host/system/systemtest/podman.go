@@ -41,6 +41,9 @@ func (p *Podman) clone() *Podman {
 // OfferImage makes an image available, by a name with its digest.
 func (p *Podman) OfferImage(image string) { p.offered[image] = true }
 
+// AddImage fetches an image by hand.
+func (p *Podman) AddImage(image string) { p.images[image] = true }
+
 // WithdrawImage makes an image one that can be fetched no more, and forgets it.
 func (p *Podman) WithdrawImage(image string) {
 	delete(p.offered, image)
@@ -121,6 +124,43 @@ func (p *Podman) fetch(image string) error {
 		return fmt.Errorf("fetch image %s: manifest unknown", image)
 	}
 	p.images[image] = true
+	return nil
+}
+
+// Images implements resource.Containers.
+func (p *Podman) Images(_ context.Context, names []string) (map[string][]string, error) {
+	if err := p.call("read images", strings.Join(names, " "), false); err != nil {
+		return nil, err
+	}
+	found := map[string][]string{}
+	for _, image := range names {
+		if p.images[image] {
+			found[image] = p.madeOf(image)
+		}
+	}
+	return found, nil
+}
+
+// madeOf names the containers that are made of an image.
+func (p *Podman) madeOf(image string) (names []string) {
+	_, digest, _ := strings.Cut(image, "@")
+	for _, name := range slices.Sorted(maps.Keys(p.containers)) {
+		if p.containers[name].Container.Image == digest {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// RemoveImage implements resource.Containers.
+func (p *Podman) RemoveImage(_ context.Context, image string) error {
+	if err := p.call("remove image", image, true); err != nil {
+		return err
+	}
+	if names := p.madeOf(image); len(names) > 0 && p.images[image] {
+		return fmt.Errorf("remove image %s: %w: it is used by %s", image, system.ErrInUse, strings.Join(names, ", "))
+	}
+	delete(p.images, image)
 	return nil
 }
 
