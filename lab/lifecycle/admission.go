@@ -30,8 +30,16 @@ func outstanding(others []promise) (sum int64) {
 	return sum
 }
 
-// shortOf says with numbers why a scenario is not raised.
-func shortOf(p Plan, free int64, others []promise) error {
+// shortOf says with numbers why a scenario is not raised, on a machine that has
+// so much memory free, of so much in all.
+func shortOf(p Plan, free, total int64, others []promise) error {
+	if p.MemoryBytes > total {
+		return &Error{
+			What: "not enough memory to raise " + p.Name,
+			Why:  fmt.Sprintf("%d machines need %d MiB, this one has %d MiB in all", len(p.Machines), p.MemoryBytes>>20, total>>20),
+			Next: "give the machines less memory, or raise fewer of them", Code: codePrerequisite, Cause: errNever,
+		}
+	}
 	lacks := lacking(p.MemoryBytes, free, others)
 	if lacks <= 0 {
 		return nil
@@ -50,6 +58,9 @@ func shortOf(p Plan, free int64, others []promise) error {
 // errShort means that waiting may help: the lab machine has too little of
 // something that others may give back.
 var errShort = errors.New("too little is free")
+
+// errNever means that it does not, whatever else is given back.
+var errNever = errors.New("there is too little")
 
 func names(all []promise) string {
 	var words []string
@@ -118,7 +129,7 @@ func (l *Lab) admit(ctx context.Context, p Plan, wait bool, begin func() error) 
 		})
 	}
 	err := once()
-	if !wait || !errors.Is(err, errShort) {
+	if !wait || !errors.Is(err, errShort) || errors.Is(err, errNever) {
 		return err
 	}
 	l.cfg.Progress.Note("%s waits for room", p.Name)

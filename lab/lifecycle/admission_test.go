@@ -23,7 +23,7 @@ func TestShortOf(t *testing.T) {
 		"promised":    {1499 * mib, []promise{{"a", 800 * mib, 400 * mib}, {"b", 200 * mib, 100 * mib}}, "1499 MiB are free, 500 MiB of them promised to a, b: 1 MiB are missing"},
 		"used beyond": {1000 * mib, []promise{{"a", 800 * mib, 900 * mib}}, ""},
 	} {
-		err := shortOf(plan, c.free, c.others)
+		err := shortOf(plan, c.free, 4000*mib, c.others)
 		if c.why == "" {
 			if err != nil {
 				t.Errorf("%s: %v", name, err)
@@ -35,6 +35,16 @@ func TestShortOf(t *testing.T) {
 			!errors.As(err, &coded) || coded.ExitCode() != codePrerequisite {
 			t.Errorf("%s: %v, want %q", name, err, c.why)
 		}
+	}
+}
+
+// Nobody waits for memory that there is not, and keeps others waiting.
+func TestShortForEver(t *testing.T) {
+	plan := Plan{Name: "new", MemoryBytes: 1000 * mib, Machines: make([]Machine, 2)}
+	err := shortOf(plan, 100*mib, 999*mib, nil)
+	if err == nil || !errors.Is(err, errNever) || errors.Is(err, errShort) || strings.Contains(err.Error(), "--wait") ||
+		!strings.Contains(err.Error(), "need 1000 MiB, this one has 999 MiB in all") {
+		t.Errorf("%v", err)
 	}
 }
 

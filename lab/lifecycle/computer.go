@@ -26,15 +26,21 @@ func (Linux) Root() bool { return os.Geteuid() == 0 }
 // Cores counts the processors that this process may use.
 func (Linux) Cores() int { return runtime.NumCPU() }
 
-// FreeMemory reads MemAvailable: proc_meminfo(5).
-func (Linux) FreeMemory() (int64, error) {
+// FreeMemory is what the kernel takes for available.
+func (Linux) FreeMemory() (int64, error) { return meminfo("MemAvailable:") }
+
+// Memory is what the kernel has.
+func (Linux) Memory() (int64, error) { return meminfo("MemTotal:") }
+
+// meminfo reads a line of proc_meminfo(5), in bytes.
+func meminfo(name string) (int64, error) {
 	data, err := os.ReadFile("/proc/meminfo")
 	if err != nil {
 		return 0, err
 	}
 	lines := bufio.NewScanner(bytes.NewReader(data))
 	for lines.Scan() {
-		rest, ok := strings.CutPrefix(lines.Text(), "MemAvailable:")
+		rest, ok := strings.CutPrefix(lines.Text(), name)
 		if !ok {
 			continue
 		}
@@ -44,7 +50,7 @@ func (Linux) FreeMemory() (int64, error) {
 		}
 		return kib << 10, nil
 	}
-	return 0, errors.New("/proc/meminfo has no MemAvailable")
+	return 0, errors.New("/proc/meminfo has no " + name)
 }
 
 // FreeSpace asks the file system: statfs(2), f_bavail.

@@ -85,6 +85,8 @@ type Computer interface {
 	Cores() int
 	// FreeMemory is what can be used without swapping, in bytes.
 	FreeMemory() (int64, error)
+	// Memory is what there is in all, in bytes.
+	Memory() (int64, error)
 	// FreeSpace is what is left on the file system of dir or of its nearest existing parent, in bytes.
 	FreeSpace(dir string) (int64, error)
 	// Self is the calling process.

@@ -30,9 +30,13 @@ func (l *Lab) needRoot(what string) error {
 	}
 }
 
-// room checks memory, beside what others were promised, and disk. errShort.
+// room checks memory, beside what others were promised, and disk. errShort, errNever.
 func (l *Lab) room(ctx context.Context, p Plan) error {
 	memory, err := l.cfg.Computer.FreeMemory()
+	if err != nil {
+		return fmt.Errorf("measure memory: %w", err)
+	}
+	total, err := l.cfg.Computer.Memory()
 	if err != nil {
 		return fmt.Errorf("measure memory: %w", err)
 	}
@@ -44,7 +48,7 @@ func (l *Lab) room(ctx context.Context, p Plan) error {
 	if err != nil {
 		return fmt.Errorf("measure disk space: %w", err)
 	}
-	problems := []error{shortOf(p, memory, others)}
+	problems := []error{shortOf(p, memory, total, others)}
 	if space < p.DiskBytes {
 		problems = append(problems, &Error{
 			What: "not enough disk space to raise " + p.Name, Where: p.Directory,

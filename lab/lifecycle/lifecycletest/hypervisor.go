@@ -294,8 +294,9 @@ type computer struct{ *Fake }
 // firstFake is above every process number that Linux gives: proc_sys_kernel(5), pid_max.
 const firstFake = 1 << 23
 
-func (c computer) Root() bool { return !c.NotRoot }
-func (c computer) Cores() int { return 2 }
+func (c computer) Root() bool             { return !c.NotRoot }
+func (c computer) Cores() int             { return 2 }
+func (c computer) Memory() (int64, error) { return cmp.Or(c.MemoryBytes, 64<<30), nil }
 func (c computer) FreeMemory() (int64, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
