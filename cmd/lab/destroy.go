@@ -1,13 +1,16 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
 
 	"mesh/cmd/internal/cli"
+	"mesh/lab/lifecycle"
 	"mesh/lab/verify"
 )
 
@@ -18,7 +21,7 @@ func newDestroy(a *app) *cobra.Command {
 		Short: "Destroy scenarios, and all that they made on this machine",
 		Long: `Destroy scenarios: machines, disks, network, processes, logs. Nothing else is
 needed for it, not the scenario's file and not that anything still works; what
-is gone already is no failure.
+is gone already is no failure. Several are destroyed at once.
 
 Snapshots stay, and "lab restore" raises a scenario from one again; --snapshots
 removes them too.`,
@@ -33,7 +36,7 @@ removes them too.`,
 			return cli.WithCode(cli.Usage, errors.New("say which scenarios to destroy, or --all of them (`lab list` shows them)"))
 		},
 		RunE: func(c *cobra.Command, names []string) error {
-			_, lab := a.lab()
+			cfg, lab := a.lab()
 			if all {
 				var err error
 				if names, err = lab.Names(); err != nil {
@@ -45,19 +48,18 @@ removes them too.`,
 				if err != nil {
 					return err
 				}
-				names = append(names, slices.DeleteFunc(more, func(name string) bool { return slices.Contains(names, name) })...)
+				names = append(names, more...)
 			}
 			var problems []error
-			for _, name := range names {
-				found, err := lab.Destroy(c.Context(), name)
-				if err != nil {
-					problems = append(problems, err)
+			for _, one := range a.destroyEach(c.Context(), cfg, names) {
+				if one.err != nil {
+					problems = append(problems, one.err)
 					continue
 				}
-				if !found && !snapshots {
-					fmt.Fprintf(a.Err, "nothing is raised as %s; nothing to destroy\n", name)
+				if !one.found && !snapshots {
+					fmt.Fprintf(a.Err, "nothing is raised as %s; nothing to destroy\n", one.name)
 				}
-				problems = append(problems, a.destroySnapshots(name, snapshots))
+				problems = append(problems, a.destroySnapshots(one.name, snapshots))
 			}
 			return errors.Join(problems...)
 		},
@@ -65,6 +67,46 @@ removes them too.`,
 	c.Flags().BoolVar(&all, "all", false, "destroy every scenario of the store")
 	c.Flags().BoolVar(&snapshots, "snapshots", false, "remove their snapshots too")
 	return c
+}
+
+// destroyAtOnce bounds how many scenarios are destroyed side by side: most of it
+// is waiting for processes to end.
+const destroyAtOnce = 4
+
+// destroyed is what came of a scenario that was to be destroyed.
+type destroyed struct {
+	name  string
+	found bool
+	err   error
+}
+
+// destroyEach destroys scenarios, several at once, and tells what came of each,
+// each once, in their order. One that fails does not keep it from the others; once
+// ctx is done no other is begun.
+func (a *app) destroyEach(ctx context.Context, cfg lifecycle.Config, names []string) []destroyed {
+	var all []destroyed
+	for _, name := range names {
+		if !slices.ContainsFunc(all, func(d destroyed) bool { return d.name == name }) {
+			all = append(all, destroyed{name: name})
+		}
+	}
+	var group errgroup.Group
+	group.SetLimit(destroyAtOnce)
+	for i := range all {
+		one := &all[i]
+		group.Go(func() error {
+			if ctx.Err() != nil {
+				one.err = fmt.Errorf("destroy %s: not begun: %w", one.name, context.Cause(ctx))
+				return nil
+			}
+			own := cfg
+			own.Daemon = a.ports(a).Daemon // each holds it for itself
+			one.found, one.err = lifecycle.New(own).Destroy(ctx, one.name)
+			return nil
+		})
+	}
+	_ = group.Wait() // each error is its scenario's
+	return all
 }
 
 // destroySnapshots removes the snapshots of a scenario, or tells that they stay.
