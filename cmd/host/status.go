@@ -45,11 +45,11 @@ lost. It asks nobody and changes nothing.`,
 func (h *host) newWhy() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
-		Use:   "why PATH|PACKAGE|UNIT|CONTAINER",
+		Use:   "why PATH|PACKAGE|UNIT|CONTAINER|IMAGE",
 		Short: "Say why something on this machine is as it is, offline",
-		Long: `Say which resource declared a path, a package, a unit or a container, since when
-the host owns it, what the last pass did about it, and which restarts it owes or
-caused.`,
+		Long: `Say which resource declared a path, a package, a unit or a container, or brought
+an image, which is named with its digest; since when the host owns it, what the
+last pass did about it, and which restarts it owes or caused.`,
 		Args: cli.UsageArgs(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
 			s, err := h.inspection().Status()

@@ -10,6 +10,7 @@ import (
 	"mesh/host/apply"
 	"mesh/host/declaration"
 	"mesh/host/link"
+	"mesh/host/resource"
 	"mesh/host/store"
 	"mesh/host/upgrade"
 )
@@ -296,19 +297,31 @@ func (s *Status) list(view store.View, found map[store.Key]declaration.Result) {
 	}
 	declared := map[store.Key]bool{}
 	for _, r := range desired.Resources {
-		key := store.Key{Kind: r.Kind(), Where: r.Where()}
+		key := resource.KeyOf(r)
 		declared[key] = true
 		add(r.ID, key)
+		if image, ok := resource.ImageOf(r); ok {
+			found[image] = asItsContainer(found[key])
+		}
 	}
-	for _, o := range view.Owned { // no longer declared and not gone yet
+	for _, o := range view.Owned { // no longer declared and not gone yet, or brought by what is declared
 		if !declared[o.Key] {
 			add(o.ID, o.Key)
 		}
 	}
 }
 
-// About keeps of s what concerns one place: a path, a package, a unit or a
-// container, by its name, its unit or its unit file.
+// asItsContainer is what a pass came to for an image, of which it reports only the
+// container that is made of it: an image is fetched, or the container is not there.
+func asItsContainer(r declaration.Result) declaration.Result {
+	if r.Status == declaration.StatusChanged {
+		r.Status, r.Reason = declaration.StatusInSync, ""
+	}
+	return r
+}
+
+// About keeps of s what concerns one place: a path, a package, a unit, an image or
+// a container, by its name, its unit or its unit file.
 func (s Status) About(where string) Status {
 	for _, r := range s.Resources {
 		if r.Kind == declaration.KindContainer && (where == declaration.ContainerUnit(r.Where) || where == declaration.ContainerFile(r.Where)) {

@@ -206,6 +206,32 @@ func TestStatusResources(t *testing.T) {
 	}
 }
 
+// TestStatusOfAnImage: it is listed where it is owned, as well as its container is.
+func TestStatusOfAnImage(t *testing.T) {
+	image := "registry.test/shop@sha256:" + strings.Repeat("1", 64)
+	text, err := declaration.Bundle{Format: 3, Resources: []declaration.Resource{
+		{ID: "shop/a", Container: &declaration.Container{Name: "a", Image: image}},
+	}}.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	accepted, err := bundle.Accept(text, noon)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for status, want := range map[string]string{"changed": "in_sync ", "in_sync": "in_sync ", "failed": "failed why"} {
+		i := newInspected()
+		i.append(t, accepted, store.Owned{Key: key("image", image), ID: "shop/a", Made: store.State{Type: "image"}, Time: noon})
+		i.runtime.files["pass.json"] = []byte(`{"process":{"pid":7,"start":70},"started":"2026-12-01T12:00:00Z","finished":"2026-12-01T12:00:01Z"}`)
+		i.runtime.files["outcome.json"] = fmt.Appendf(nil, `{"digest":%q,"results":[{"id":"shop/a","kind":"container","where":"a","status":%q,"reason":%q}]}`,
+			accepted.Digest, status, map[bool]string{true: "", false: "why"}[status == "in_sync"])
+		about := i.status(t).About(image).Resources
+		if len(about) != 1 || about[0].Owned == nil || string(about[0].Status)+" "+about[0].Reason != want {
+			t.Errorf("%s: %+v", status, about)
+		}
+	}
+}
+
 // TestAboutAContainer: whoever meets one of its three names finds the resource.
 func TestAboutAContainer(t *testing.T) {
 	s := agent.Status{Resources: []agent.StatusItem{
