@@ -138,6 +138,9 @@ func (s *striker) add(ctx context.Context, f fault.Fault) (FaultRecord, error) {
 	if err := s.mayAdd(ctx, f, form); err != nil {
 		return FaultRecord{}, err
 	}
+	if f.Kind == fault.DiskError && f.How != fault.Writes { // the layers below are read by the hypervisor itself
+		s.cfg.Progress.Note("reads fail of what a machine wrote since its raise, restore or last snapshot; all else of its disk can still be read")
+	}
 	if form.Momentary {
 		added.State = ""
 		return added, s.strike(ctx, f)

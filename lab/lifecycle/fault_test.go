@@ -233,6 +233,21 @@ func TestFaultRefused(t *testing.T) {
 	}
 }
 
+// Which reads of a disk go on although it fails is said when it is struck, where
+// reads are to fail at all.
+func TestDiskErrorSaysWhatItDoesNotStrike(t *testing.T) {
+	for how, want := range map[fault.How]bool{fault.Reads: true, fault.All: true, "": true, fault.Writes: false} {
+		b := newBed(t, t.TempDir())
+		b.raise(t, "a")
+		if _, err := b.AddFault(t.Context(), "a", fault.Fault{Kind: fault.DiskError, On: target("one"), How: how}); err != nil {
+			t.Fatal(err)
+		}
+		if told := strings.Contains(strings.Join(b.Narration.lines, "\n"), "all else of its disk can still be read"); told != want {
+			t.Errorf("%q: told %v, want %v", how, told, want)
+		}
+	}
+}
+
 // Faults of a machine hold when its power is cut and given back, and when it is
 // reset; giving power back undoes the fault that cut it.
 func TestFaultsHold(t *testing.T) {
