@@ -22,10 +22,9 @@ func newApp(s cli.Streams) *app {
 func realPorts(a *app) lifecycle.Config {
 	hypervisor := libvirt.New()
 	machines := volatile.NewMachines(hypervisor, hypervisor, lifecycle.LayersIn(a.store), a.runtime)
-	exe, _ := os.Executable() // none: nobody keeps the daemon, and machines end more slowly
 	return lifecycle.Config{
 		// All labs of a machine share its daemon, wherever else they keep things.
-		Daemon:     libvirt.NewKeptDaemon(defaultRuntime, exe, nil),
+		Daemon:     libvirt.NewKeptDaemon(defaultRuntime, thisProgram(), nil),
 		Hypervisor: machines,
 		Memory:     machines,
 		Abuse:      hypervisor,
@@ -39,3 +38,10 @@ func realPorts(a *app) lifecycle.Config {
 }
 
 func realImages(a *app) imageStore { return images.Store{Dir: a.store} }
+
+// thisProgram keeps the daemon. Where it cannot be found nobody does, and machines
+// end more slowly.
+func thisProgram() string {
+	exe, _ := os.Executable()
+	return exe
+}

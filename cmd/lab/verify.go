@@ -44,7 +44,7 @@ func (a *app) verify(ctx context.Context, asJSON bool) error {
 	}
 	_, lab := a.lab()
 	// All labs of a machine share its daemon, as newApp says.
-	cfg := verify.Config{Store: a.store, Layer: lab.Layer, Runtime: defaultRuntime, UID: os.Geteuid()}
+	cfg := verify.Config{Store: a.store, Layer: lab.Layer, Runtime: defaultRuntime, UID: os.Geteuid(), Keeper: thisProgram()}
 	results, err := verify.Run(ctx, cfg, report)
 	if err != nil {
 		return err

@@ -34,7 +34,7 @@ type virt struct {
 
 func newLibvirt(cfg Config) *virt {
 	return &virt{
-		daemon: libvirt.NewDaemon(cfg.Runtime, nil), hypervisor: libvirt.New(),
+		daemon: libvirt.NewKeptDaemon(cfg.Runtime, cfg.Keeper, nil), hypervisor: libvirt.New(),
 		store: cfg.Store, layer: cfg.Layer,
 	}
 }

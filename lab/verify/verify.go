@@ -43,6 +43,7 @@ type Config struct {
 	Layer   func(id string) string // the file of a layer of the store
 	Runtime string                 // the runtime directory that all labs share
 	UID     int                    // of the process
+	Keeper  string                 // the program that keeps a daemon, as of libvirt.NewKeptDaemon; empty: none
 }
 
 // timeLimit bounds each check.
