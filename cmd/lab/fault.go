@@ -38,7 +38,10 @@ fault's name, by which it is undone.
 
 KIND is one of ` + "`lab fault kinds`" + `, which tells what each strikes and takes.
 TARGET is a name, or says of what kind it is: machine:NAME, machine:NAME@SEGMENT
-(one of its NICs), segment:NAME, router:NAME, service:NAME, or world.`,
+(one of its NICs), segment:NAME, router:NAME, service:NAME, or world.
+
+Reads that disk-error makes fail are of what the machine wrote since its raise,
+restore or last snapshot: the layers below are read by the hypervisor itself.`,
 		Example: `  lab fault add first-node loss two --share 30% --direction out
   lab fault add first-node partition one --from two,world --name split
   lab fault add first-node delay router:gateway --delay 150ms --jitter 20ms

@@ -64,7 +64,7 @@ var forms = []Form{
 	{Kind: DiskFull, About: "its file system is filled", On: onMachine, Takes: []string{"leave"}, Once: true},
 	{Kind: DiskSlow, About: "its disk is slow", On: onMachine, Takes: []string{"rate", "operations"}, Once: true},
 	{Kind: DiskDetached, About: "its disk is taken away", On: onMachine, Once: true},
-	{Kind: DiskError, About: "its disk answers with errors; what it has not written since its raise or last snapshot can still be read", On: onMachine, Takes: []string{"how"}, Hows: []How{All, Reads, Writes}, Once: true},
+	{Kind: DiskError, About: "its disk answers with errors", On: onMachine, Takes: []string{"how"}, Hows: []How{All, Reads, Writes}, Once: true},
 	{Kind: Memory, About: "a process holds memory of it", On: onMachine, Needs: []string{"size"}},
 	{Kind: ClockStep, About: "its clock is set forward or back", On: onMachine, Needs: []string{"by"}},
 	{Kind: ClockDrift, About: "its clock goes too fast or too slowly", On: onMachine, Needs: []string{"drift"}, Once: true},
