@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -57,31 +56,22 @@ The file holds the memory of the machines, and so their secrets.`,
 }
 
 // export writes the file whole or not at all.
-func (a *app) export(c *cobra.Command, o archive.ExportOptions, output string) (err error) {
+func (a *app) export(c *cobra.Command, o archive.ExportOptions, output string) error {
 	begun := time.Now()
 	if output == "-" {
 		_, err := a.archive().Export(c.Context(), o, a.Out)
 		return err
 	}
-	f, err := os.CreateTemp(filepath.Dir(output), ".export-*")
-	if err != nil {
-		return cli.WithCode(cli.Usage, fmt.Errorf("write %s: %w", output, err))
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, os.Remove(f.Name()))
-		}
-	}()
-	x, err := a.archive().Export(c.Context(), o, f)
+	var x archive.Index
 	var size int64
-	if err == nil {
-		size, err = f.Seek(0, io.SeekCurrent)
-	}
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+	err := writeFile(output, 0o600, func(w io.Writer) (err error) {
+		file := &counted{w: w}
+		x, err = a.archive().Export(c.Context(), o, file)
+		size = file.n
 		return err
-	}
-	if err := os.Rename(f.Name(), output); err != nil {
-		return fmt.Errorf("write %s: %w", output, err)
+	})
+	if err != nil {
+		return err
 	}
 	_, err = fmt.Fprintf(a.Out, "snapshot %s of %s is in %s: %d MiB, of %d MiB, in %.1f s\n",
 		o.Snapshot, o.Scenario, output, size>>20, x.Bytes()>>20, time.Since(begun).Seconds())

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
@@ -164,21 +163,10 @@ func (a *app) copyOut(ctx context.Context, from remote, to string) error {
 	if err != nil {
 		return err
 	}
-	// Beside its place first: a copy that breaks off must not replace anything.
-	f, err := os.CreateTemp(filepath.Dir(to), ".copy-*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name())
-	err = cfg.Guest.CopyOut(ctx, m.Spec.Name, from.path, f)
-	if closed := f.Close(); err == nil && closed != nil {
-		return closed
-	}
-	if err != nil {
-		return silent(from.name, from.machine, err)
-	}
-	if err := os.Chmod(f.Name(), fs.FileMode(0o644)); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), to)
+	return writeFile(to, 0o644, func(w io.Writer) error {
+		if err := cfg.Guest.CopyOut(ctx, m.Spec.Name, from.path, w); err != nil {
+			return silent(from.name, from.machine, err)
+		}
+		return nil
+	})
 }

@@ -2,8 +2,8 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"os"
-	"path/filepath"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
@@ -51,8 +51,12 @@ which "lab console" shows.`,
 			if out == "" {
 				out = args[0] + "-" + m.Name + ".png"
 			}
-			if err := keepFile(out, picture); err != nil {
-				return cli.WithCode(cli.Usage, err)
+			err = writeFile(out, 0o644, func(w io.Writer) error {
+				_, err := w.Write(picture)
+				return err
+			})
+			if err != nil {
+				return err
 			}
 			fmt.Fprintln(a.Out, out)
 			return nil
@@ -60,24 +64,4 @@ which "lab console" shows.`,
 	}
 	c.Flags().StringVarP(&out, "output", "o", "", "the picture's file; - is stdout (default NAME-MACHINE.png)")
 	return c
-}
-
-// keepFile replaces a file with content, as a whole.
-func keepFile(path string, content []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(path), ".new-*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name())
-	_, err = f.Write(content)
-	if closed := f.Close(); err == nil {
-		err = closed
-	}
-	if err == nil {
-		err = os.Chmod(f.Name(), 0o644)
-	}
-	if err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), path)
 }

@@ -18,6 +18,7 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/fstest"
 	"time"
@@ -512,5 +513,20 @@ func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// full takes nothing.
+type full struct{}
+
+func (full) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
+
+// What keeps an export from being written is said once.
+func TestExportOntoWhatIsFull(t *testing.T) {
+	b := newBed(t, strings.Repeat("a disk", 1<<20))
+	b.raised(t, "a", "s1")
+	_, err := b.archive.Export(t.Context(), archive.ExportOptions{Scenario: "a", Snapshot: "s1"}, full{})
+	if !errors.Is(err, syscall.ENOSPC) || strings.Count(err.Error(), syscall.ENOSPC.Error()) != 1 {
+		t.Errorf("got %v", err)
 	}
 }

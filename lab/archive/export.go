@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -83,7 +82,12 @@ func (a *Archive) Export(ctx context.Context, o ExportOptions, w io.Writer) (x I
 			err = copyContent(ctx, out, c, where[c.SHA256])
 		}
 	}
-	if err = errors.Join(err, out.Close(), z.Close()); err != nil {
+	for _, end := range []func() error{out.Close, z.Close} {
+		if late := end(); err == nil { // else it says the same once more
+			err = late
+		}
+	}
+	if err != nil {
 		return Index{}, fmt.Errorf("write archive: %w", err)
 	}
 	return x, nil

@@ -61,7 +61,7 @@ func (s *source) readIndex() error {
 		return refused(fmt.Sprintf("it cannot be read: %v", err), next)
 	}
 	if h.Name != indexName || h.Typeflag != tar.TypeReg || h.Size > maxIndex {
-		return refused(fmt.Sprintf("it begins with %q of %d bytes, not with %s", h.Name, h.Size, indexName), next)
+		return refused(fmt.Sprintf("it begins with %q of %d bytes, not with %s of at most %d", h.Name, h.Size, indexName, maxIndex), next)
 	}
 	data, err := io.ReadAll(s.tar)
 	if err != nil {
