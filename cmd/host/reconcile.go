@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -45,6 +46,7 @@ With --dry-run nothing is touched: what would be done is said, and why, as
 			if err != nil {
 				return cli.WithCode(cli.Usage, err)
 			}
+			defer bounded(len(text))()
 			if dryRun {
 				return h.plan(c.Context(), text, asJSON, false)
 			}
@@ -58,6 +60,18 @@ With --dry-run nothing is touched: what would be done is said, and why, as
 	c.Flags().StringVar(&contents, "content", "", `directory with what the bundle names by digest, in files named by their SHA-256 (default "content" beside the bundle)`)
 	c.Flags().BoolVar(&dryRun, "dry-run", false, "touch nothing and say what would be done")
 	return c
+}
+
+// bounded has the collector begin not before memory is as much as a bundle of size
+// bytes may take: a few times its size. Below that a command that soon ends needs no
+// collector; one that needs more waits for it. The function returned puts it back.
+func bounded(size int) func() {
+	percent := debug.SetGCPercent(-1)
+	limit := debug.SetMemoryLimit(10<<20 + 6*int64(size))
+	return func() {
+		debug.SetGCPercent(percent)
+		debug.SetMemoryLimit(limit)
+	}
 }
 
 // Contents are taken over so many at once, which bounds what is in memory and the
@@ -173,6 +187,7 @@ func (h *host) reconcile(c *cobra.Command, text []byte, contents string, asJSON 
 	if err := takeContents(s, accepted.Resources, contents); err != nil {
 		return err
 	}
+	hand.Once = true
 	hand.Waiting = func() { fmt.Fprintln(h.Err, "waiting for a pass of mesh-host that is going on") }
 	cfg.Hand = hand
 	outcome, err := bundle.Reconcile(c.Context(), cfg, accepted)

@@ -27,6 +27,9 @@ type Hand struct {
 	// Prune takes away every content that keep does not want; nil: there is none.
 	Prune func(keep func(digest string) bool) error
 
+	// Once says that no pass follows: nothing is kept for one.
+	Once bool
+
 	// Spent is called after each pass that was more than a glance; nil: nobody
 	// wants to know.
 	Spent func()
@@ -53,6 +56,9 @@ type rest struct {
 // lockRetry is how often a lock held by another process is tried again: there
 // is no way to wait for one and for a context at once.
 const lockRetry = 200 * time.Millisecond
+
+// roomOfResult is about how many bytes a result takes where it is published.
+const roomOfResult = 128
 
 // narrateEvery bounds how often the activity within a pass is published.
 const narrateEvery = time.Second
@@ -204,17 +210,21 @@ func (h *Hand) apply(ctx context.Context, record *store.Store, desired apply.Des
 		}
 	})
 	outcome, err := applier.Reconcile(ctx, desired)
+	var calm *apply.Calm
+	if !h.Once {
+		calm = applier.Calm()
+	}
 	close(over)
 	narrator.Wait()
 
 	h.said = outcome
-	publish(h.Runtime, h.Log, outcomeName, outcome)
+	publish(h.Runtime, h.Log, outcomeName, outcome, len(outcome.Results)*roomOfResult)
 	state.Finished, state.Activity = h.Now().UTC(), nil
 	if err != nil {
 		state.Error = oneLine(err.Error())
 	}
 	h.note(state)
-	return outcome, applier.Calm(), err
+	return outcome, calm, err
 }
 
 // logFor names in every entry the declaration that it is about; a bundle has no
@@ -228,7 +238,7 @@ func logFor(log *slog.Logger, desired apply.Desired) *slog.Logger {
 
 func (h *Hand) note(state PassState) {
 	state.Process = h.Process
-	publish(h.Runtime, h.Log, passName, state)
+	publish(h.Runtime, h.Log, passName, state, 0)
 }
 
 // Desired reads the document of an accepted declaration. It was verified when

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -74,10 +75,14 @@ type PassState struct {
 }
 
 // publish writes a runtime file. That nobody can look is no reason to stop.
-func publish(folder Folder, log *slog.Logger, name string, v any) {
-	b, err := json.Marshal(v, json.Deterministic(true))
+// room is about how many bytes it takes; 0 means few.
+func publish(folder Folder, log *slog.Logger, name string, v any, room int) {
+	var text bytes.Buffer
+	text.Grow(room)
+	err := json.MarshalWrite(&text, v, json.Deterministic(true))
 	if err == nil {
-		err = folder.Replace(name, append(b, '\n'))
+		text.WriteByte('\n')
+		err = folder.Replace(name, text.Bytes())
 	}
 	if err != nil {
 		log.Warn("status cannot be published", "err", err)
@@ -175,5 +180,5 @@ func (b *board) publishLocked(next LinkState) {
 		return
 	}
 	b.state = next
-	publish(b.folder, b.log, linkName, next)
+	publish(b.folder, b.log, linkName, next, 0)
 }

@@ -143,8 +143,8 @@ func (a *Applier) known(ctx context.Context, d Desired) (*known, error) {
 // places lists everything that is declared, brought by what is declared, owned, or
 // announced and left open.
 func places(d Desired, record store.View) ([]store.Key, error) {
-	var keys []store.Key
-	listed := map[store.Key]bool{}
+	keys := make([]store.Key, 0, len(d.Resources))
+	listed := make(map[store.Key]bool, len(d.Resources))
 	for _, r := range d.Resources {
 		key := resource.KeyOf(r)
 		if listed[key] {
@@ -221,8 +221,8 @@ func (a *Applier) Reconcile(ctx context.Context, d Desired) (declaration.Outcome
 	if err != nil {
 		return a.nothing(d, err), err
 	}
-	p := &pass{Applier: a, known: k, became: map[string]declaration.Status{}}
 	plan := k.plan()
+	p := &pass{Applier: a, known: k, became: map[string]declaration.Status{}, results: make([]declaration.Result, 0, len(plan.Steps))}
 	p.execute(ctx, plan)
 	a.watch(Activity{})
 	out := declaration.Outcome{Epoch: d.Epoch, Generation: d.Generation, Digest: d.Digest, Results: p.results}

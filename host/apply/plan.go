@@ -181,7 +181,7 @@ type known struct {
 
 func newKnown(d Desired, record store.View) *known {
 	k := &known{
-		d: d, owned: map[store.Key]*store.Owned{}, debts: map[string][]store.Owed{},
+		d: d, owned: make(map[store.Key]*store.Owned, len(record.Owned)), debts: map[string][]store.Owed{},
 		dues: map[string][]string{}, origins: map[store.Key]store.State{},
 		late: map[string]bool{}, runs: map[string]bool{},
 	}
@@ -346,7 +346,7 @@ func owing(debts []store.Owed) string {
 // order of ownership, but images behind all containers, and directories last, the
 // innermost first, because they can go only when they are empty.
 func (k *known) removals() []Step {
-	declared := map[store.Key]bool{}
+	declared := make(map[store.Key]bool, len(k.d.Resources))
 	for _, r := range k.d.Resources {
 		declared[resource.KeyOf(r)] = true
 		if image, ok := resource.ImageOf(r); ok {

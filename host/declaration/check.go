@@ -9,30 +9,30 @@ import (
 // Kind says which kind r is; empty when it has none or more than one, which
 // Check refuses.
 func (r Resource) Kind() Kind {
-	kinds := r.kinds()
-	if len(kinds) != 1 {
-		return ""
+	if kind, n := r.kinds(); n == 1 {
+		return kind
 	}
-	return kinds[0]
+	return ""
 }
 
-func (r Resource) kinds() (set []Kind) {
-	if r.Directory != nil {
-		set = append(set, KindDirectory)
+// kinds counts those of r, and names one.
+func (r Resource) kinds() (one Kind, n int) {
+	for _, k := range [...]struct {
+		kind Kind
+		set  bool
+	}{
+		{KindDirectory, r.Directory != nil},
+		{KindFile, r.File != nil},
+		{KindPackage, r.Package != nil},
+		{KindService, r.Service != nil},
+		{KindContainer, r.Container != nil},
+	} {
+		if k.set {
+			one = k.kind
+			n++
+		}
 	}
-	if r.File != nil {
-		set = append(set, KindFile)
-	}
-	if r.Package != nil {
-		set = append(set, KindPackage)
-	}
-	if r.Service != nil {
-		set = append(set, KindService)
-	}
-	if r.Container != nil {
-		set = append(set, KindContainer)
-	}
-	return set
+	return one, n
 }
 
 // Where says what on the machine r is about: a path, a package name, a unit or
@@ -171,7 +171,7 @@ func (c *checker) resource(path string, r Resource, index int) {
 			c.ids[r.ID] = index
 		}
 	}
-	if kinds := r.kinds(); len(kinds) != 1 {
+	if _, kinds := r.kinds(); kinds != 1 {
 		c.add(path, "%s; a resource is exactly one of directory, file, package, service, container", count(kinds))
 		return
 	}
@@ -189,11 +189,11 @@ func (c *checker) resource(path string, r Resource, index int) {
 	}
 }
 
-func count(kinds []Kind) string {
-	if len(kinds) == 0 {
+func count(kinds int) string {
+	if kinds == 0 {
 		return "it has no kind"
 	}
-	return fmt.Sprintf("it is %d kinds at once", len(kinds))
+	return fmt.Sprintf("it is %d kinds at once", kinds)
 }
 
 // once reports a second resource for one place.

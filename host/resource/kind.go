@@ -172,12 +172,21 @@ func Look(ctx context.Context, m Machine, keys []store.Key) map[store.Key]Found 
 	}
 	seen := make(map[store.Key]Found, len(keys))
 	for k, places := range byKind {
-		for i, found := range of(k).look(ctx, m, places) {
-			seen[store.Key{Kind: k, Where: places[i]}] = found
+		atOnce := len(places) // a package or a service costs a command, however many there are
+		if OnDisk(k) {
+			atOnce = lookedAtOnce
+		}
+		for some := range slices.Chunk(places, atOnce) {
+			for i, found := range of(k).look(ctx, m, some) {
+				seen[store.Key{Kind: k, Where: some[i]}] = found
+			}
 		}
 	}
 	return seen
 }
+
+// lookedAtOnce bounds what is known twice of files, while it is sorted in.
+const lookedAtOnce = 1024
 
 // Apply brings places of one kind to their targets. Error i says what became of
 // change i; after an error the place may have been changed in part.
