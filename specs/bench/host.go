@@ -69,11 +69,14 @@ type HostResource struct {
 	} `json:"owned"`
 }
 
-// Statuses maps each resource's ID to its status.
+// Statuses maps each resource's ID to its status; what a resource brought, and what
+// was declared by the same ID before, are listed behind it and left out.
 func (s HostStatus) Statuses() map[string]string {
 	all := map[string]string{}
 	for _, r := range s.Resources {
-		all[r.ID] = r.Status
+		if _, declared := all[r.ID]; !declared {
+			all[r.ID] = r.Status
+		}
 	}
 	return all
 }
@@ -85,18 +88,21 @@ func (m *Machine) Host(ctx context.Context) (HostStatus, error) {
 	return s, err
 }
 
-// PlaneNode is the part of `mesh-plane node list --json` that specs look at.
+// PlaneNode is the part of `mesh-plane node list --json` and `node show --json`
+// that specs look at.
 type PlaneNode struct {
-	Name      string   `json:"name"`
-	State     string   `json:"state"` // "connected", "disconnected"
-	Addresses []string `json:"addresses"`
-	Modules   []string `json:"modules"`
-	Declared  struct {
+	Name        string   `json:"name"`
+	State       string   `json:"state"` // "connected", "disconnected"
+	HostVersion string   `json:"host_version"`
+	Addresses   []string `json:"addresses"`
+	Modules     []string `json:"modules"`
+	Declared    struct {
 		Generation uint64 `json:"generation"`
 	} `json:"declared"`
 	Acknowledged *struct {
 		Generation uint64 `json:"generation"`
 	} `json:"acknowledged"`
+	Results []HostResource `json:"results"` // of its last report; not in a list
 }
 
 // Nodes asks the plane on this machine for its nodes, by name.
@@ -110,6 +116,13 @@ func (m *Machine) Nodes(ctx context.Context) (map[string]PlaneNode, error) {
 		nodes[n.Name] = n
 	}
 	return nodes, err
+}
+
+// Node asks the plane on this machine for all it knows of one node.
+func (m *Machine) Node(ctx context.Context, name string) (PlaneNode, error) {
+	var n PlaneNode
+	err := m.JSON(ctx, "mesh-plane node show "+name+" --json", &n)
+	return n, err
 }
 
 // Token asks the plane on this machine for a token; args are those of
