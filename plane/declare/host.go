@@ -13,8 +13,8 @@ import (
 	"mesh/plane/registry"
 )
 
-// HostPackageName is the Debian package that mesh-host comes in.
-const HostPackageName = "mesh-host"
+// hostPackageName is the Debian package that mesh-host comes in.
+const hostPackageName = "mesh-host"
 
 // architectures are what Debian calls those of profiles.
 // https://wiki.debian.org/SupportedArchitectures
@@ -40,7 +40,7 @@ func (k knowledge) host(n registry.Node) *declaration.Package {
 }
 
 func hostPackage(p registry.HostPackage) *declaration.Package {
-	return &declaration.Package{Name: HostPackageName, Version: p.Version, Blob: &p.Content.Blob}
+	return &declaration.Package{Name: hostPackageName, Version: p.Version, Blob: &p.Content.Blob}
 }
 
 // readsHost tells whether a host reads a declaration with its own package in it.
@@ -147,8 +147,8 @@ func readHost(deb []byte) (registry.HostPackage, error) {
 	resources := []declaration.Resource{{ID: "host/package", Package: hostPackage(p)}}
 	bad := declaration.Bundle{Format: declaration.FormatFor(resources), Resources: resources}.Check()
 	switch {
-	case says.Name != HostPackageName:
-		return p, refuseHost(fmt.Sprintf("it is the package %.80q, not %s", says.Name, HostPackageName), do)
+	case says.Name != hostPackageName:
+		return p, refuseHost(fmt.Sprintf("it is the package %.80q, not %s", says.Name, hostPackageName), do)
 	case p.Architecture == "":
 		return p, refuseHost(fmt.Sprintf("it is for the architecture %.80q, of which no node is", says.Architecture), do)
 	case bad != nil:
