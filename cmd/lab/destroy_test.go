@@ -56,6 +56,37 @@ func (w together) Remove(ctx context.Context, c world.Config, p world.Process) e
 	return w.World.Remove(ctx, c, p)
 }
 
+// shared is one user of the daemon, which is there while one of a process is.
+type shared struct {
+	lifecycle.Daemon
+	uses  bool
+	mu    *sync.Mutex
+	users *int // in the process
+}
+
+func (s *shared) Ensure(ctx context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.uses {
+		s.uses = true
+		*s.users++
+	}
+	return s.Daemon.Ensure(ctx)
+}
+
+func (s *shared) Release(ctx context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.uses {
+		s.uses = false
+		*s.users--
+	}
+	if *s.users > 0 {
+		return nil
+	}
+	return s.Daemon.Release(ctx)
+}
+
 // writer is one for several goroutines.
 type writer struct {
 	mu sync.Mutex
@@ -78,6 +109,7 @@ func TestDestroySeveralAtOnce(t *testing.T) {
 	lab := func(args ...string) int {
 		told = &writer{}
 		s := cli.Streams{In: strings.NewReader(""), Out: io.Discard, Err: told}
+		mu, users := new(sync.Mutex), new(int)
 		a := &app{
 			Streams: s, images: func(*app) imageStore { return fakeImages{} }, way: fakeWay, here: fakeHere{}, newRun: randomRun,
 			ports: func(*app) lifecycle.Config {
@@ -85,6 +117,7 @@ func TestDestroySeveralAtOnce(t *testing.T) {
 				w := stays
 				w.World = cfg.World
 				cfg.World = w
+				cfg.Daemon = &shared{Daemon: cfg.Daemon, mu: mu, users: users}
 				return cfg
 			},
 		}
