@@ -152,6 +152,9 @@ func TestContainerOwnership(t *testing.T) {
 		}
 	})
 	put(m, declaration.ContainerFile("shop"), "[Container]\nImage=by/hand\n")
+	if p := planned(t, m, applytest.Desired(2)); !strings.Contains(p.String(), "leave    image "+imageOfShop) {
+		t.Errorf("\n%s", p)
+	}
 	if got := summary(pass(t, m, applytest.Desired(2))); !strings.Contains(got, "kept shop/shop: its unit file was changed by hand") {
 		t.Error(got)
 	}

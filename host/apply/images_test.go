@@ -148,6 +148,23 @@ func TestImageWaitsForItsContainer(t *testing.T) {
 	}
 }
 
+// TestImageOfAContainerThatCannotGo: it is the image of what is owned, even if that
+// does not run at the moment.
+func TestImageOfAContainerThatCannotGo(t *testing.T) {
+	m := shopMachine()
+	pass(t, m, applytest.Desired(1, called("a", imageOfShop)))
+	m.LoseContainer("mesh-a")
+	m.Hook(func(op systemtest.Op) error {
+		if op.Name == "stop" {
+			return errors.New("no")
+		}
+		return nil
+	})
+	if got := summary(pass(t, m, applytest.Desired(2))); !strings.Contains(got, "failed shop/a: ") || !strings.HasSuffix(got, "waiting shop/a: container a is still made of it\n") || !hasImage(m, imageOfShop) {
+		t.Errorf("%s\n%s", got, m)
+	}
+}
+
 // TestImageOfAContainerThatStays: whoever was given the container has its image.
 func TestImageOfAContainerThatStays(t *testing.T) {
 	m := shopMachine()
