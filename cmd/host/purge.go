@@ -36,7 +36,7 @@ var (
 	identityFiles = regexp.MustCompile(`^(identity|lock)$`)
 	programFiles  = regexp.MustCompile(`^(good|state|lock)$`)
 	contentFiles  = regexp.MustCompile(`^[0-9a-f]{64}(\.deb|\.part)?$`)
-	runtimeFiles  = regexp.MustCompile(`^(link\.json|pass\.json|packages\.log|agent\.lock|lock)$`)
+	runtimeFiles  = regexp.MustCompile(`^(link\.json|pass\.json|outcome\.json|packages\.log|agent\.lock|lock)$`)
 )
 
 func (h *host) purge(leave bool) error {

@@ -73,7 +73,6 @@ func (h *host) run(ctx context.Context, interval, trial time.Duration) error {
 	if err != nil {
 		return fmt.Errorf("run: %w", err)
 	}
-	hand.Spent = debug.FreeOSMemory // it is idle nearly all the time, on a machine that is there for something else
 	proof := &proving{machine: h.machine(s), hand: hand, log: log}
 	if err := proof.begin(ctx); err != nil {
 		return err
@@ -86,6 +85,7 @@ func (h *host) run(ctx context.Context, interval, trial time.Duration) error {
 	a := agent.New(agent.Config{
 		Identity: h.identity(s), Runtime: h.runtimeFolder(s), Hand: passer, Contents: s, Facts: facts, Process: hand.Process,
 		Changed: changed, Replaced: replaced(), Interval: interval, Now: time.Now, Log: log,
+		Spent: debug.FreeOSMemory, // it is idle nearly all the time, on a machine that is there for something else
 	})
 	// The watcher ends with the agent, whichever way that ends.
 	ctx, cancel := context.WithCancel(ctx)

@@ -33,7 +33,8 @@ type Passer interface {
 	// Pass first accepts a declaration durably, unless it is nil, then applies
 	// what is held. It returns what is held (nil: nothing) even when there is an
 	// error. The error matches store.ErrOlder when accept was refused for its
-	// age; nothing was applied then.
+	// age; nothing was applied then. What a pass returns without its document it
+	// did not have to read.
 	Pass(ctx context.Context, accept *store.Accepted) (*store.Accepted, declaration.Outcome, error)
 }
 
@@ -52,6 +53,7 @@ type Config struct {
 	Changed  <-chan struct{} // a value says that Identity may have changed; nil: it is read at each Interval only
 	Replaced func() bool     // whether the program on disk is another than the one that runs; nil means never
 	Dial     Dial            // nil means the network of this machine
+	Spent    func()          // called after a pass that had to read what is held, once nothing of it is needed; nil: nobody wants to know
 	Interval time.Duration   // between passes that nobody asked for; 0 means DefaultInterval
 	Now      func() time.Time
 	Jitter   func() float64 // from [0,1); nil means math/rand

@@ -30,10 +30,6 @@ type Hand struct {
 	// Once says that no pass follows: nothing is kept for one.
 	Once bool
 
-	// Spent is called after each pass that was more than a glance; nil: nobody
-	// wants to know.
-	Spent func()
-
 	// Waiting is called once in a pass that has to wait for another process's.
 	// nil means nobody wants to know.
 	Waiting func()
@@ -76,9 +72,6 @@ func (h *Hand) Pass(ctx context.Context, accept *store.Accepted) (held *store.Ac
 		return h.rest.held, h.rest.outcome, nil
 	}
 	h.rest = nil
-	if h.Spent != nil {
-		defer h.Spent()
-	}
 	record, err := h.open(ctx)
 	if err != nil {
 		h.note(PassState{Started: h.Now().UTC(), Finished: h.Now().UTC(), Error: oneLine(err.Error())})

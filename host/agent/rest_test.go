@@ -1,10 +1,12 @@
 package agent_test
 
 import (
+	"context"
 	"encoding/json"
 	"os"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"mesh/host/agent"
@@ -18,10 +20,9 @@ import (
 // after a first pass.
 type resting struct {
 	*testing.T
-	m     *systemtest.Machine
-	hand  *agent.Hand
-	spent int
-	now   time.Time
+	m    *systemtest.Machine
+	hand *agent.Hand
+	now  time.Time
 }
 
 func newResting(t *testing.T) *resting {
@@ -37,7 +38,6 @@ func newResting(t *testing.T) *resting {
 	})
 	r.m.OfferPackage("other", systemtest.Offer{Versions: []string{"1.0"}, Users: map[string]uint32{"other": 901}})
 	r.hand, _, _ = machineHand(r.m)
-	r.hand.Spent = func() { r.spent++ }
 	r.hand.Now = func() time.Time { r.now = r.now.Add(time.Second); return r.now }
 	if outcome, err := reconcile(t, r.hand, bundled(t)); err != nil || !agent.Converged(outcome) {
 		t.Fatal(statuses(outcome), err)
@@ -54,12 +54,11 @@ const (
 // pass makes a pass, which is a whole one or a glance, after which all is well.
 func (r *resting) pass(want bool) declaration.Outcome {
 	r.Helper()
-	spent := r.spent
 	held, outcome, err := r.hand.Pass(r.Context(), nil)
 	if err != nil || held == nil || !agent.Converged(outcome) {
 		r.Fatalf("%s, %v", statuses(outcome), err)
 	}
-	if got := r.spent > spent; got != want {
+	if got := held.HasDocument(); got != want {
 		r.Errorf("it was a whole pass: %t", got)
 	}
 	return outcome
@@ -176,10 +175,9 @@ func TestNoRest(t *testing.T) {
 	r := newResting(t)
 	r.m.Disk.Put("/etc/mesh-plane/plane.yaml", systemtest.Thing{Type: system.TypeLink, Content: "elsewhere"})
 	for range 3 {
-		spent := r.spent
-		_, outcome, err := r.hand.Pass(t.Context(), nil)
-		if err != nil || agent.Converged(outcome) || r.spent == spent {
-			t.Errorf("%s, %v, whole: %t", statuses(outcome), err, r.spent > spent)
+		held, outcome, err := r.hand.Pass(t.Context(), nil)
+		if err != nil || agent.Converged(outcome) || !held.HasDocument() {
+			t.Errorf("%s, %v, whole: %t", statuses(outcome), err, held.HasDocument())
 		}
 	}
 	r.m.Disk.Put("/etc/mesh-plane/plane.yaml", systemtest.Thing{})
@@ -196,4 +194,37 @@ func TestNoRest(t *testing.T) {
 	if held, _, err := r.hand.Pass(t.Context(), nil); err != nil || held != nil {
 		t.Errorf("with its record lost it holds %+v, %v", held, err)
 	}
+}
+
+// passes is a Passer that had to read what is held in its first pass only.
+type passes struct {
+	n    int
+	over chan struct{} // closed in the third
+}
+
+func (p *passes) Pass(context.Context, *store.Accepted) (*store.Accepted, declaration.Outcome, error) {
+	held := &store.Accepted{Source: store.SourceBundle}
+	if p.n++; p.n == 1 {
+		held.Document = []byte("{}")
+	}
+	if p.n == 3 {
+		close(p.over)
+	}
+	return held, declaration.Outcome{}, nil
+}
+
+// What a pass took is given back after it, and not after each glance.
+func TestSpent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hand, spent := &passes{over: make(chan struct{})}, 0
+		a := agent.New(agent.Config{Identity: newMemory(), Runtime: newMemory(), Hand: hand, Facts: facts, Spent: func() { spent++ }})
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- a.Run(ctx) }()
+		<-hand.over
+		cancel()
+		if err := <-ended; err != nil || spent != 1 {
+			t.Errorf("%v; spent %d times in %d passes", err, spent, hand.n)
+		}
+	})
 }

@@ -31,7 +31,7 @@ func (a *Agent) work(ctx context.Context, first chan struct{}) error {
 		case <-a.arrived:
 		case <-timer.C:
 		}
-		held, outcome, err := a.cfg.Hand.Pass(ctx, accept)
+		now, whole, err := a.pass(ctx, accept)
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -46,11 +46,10 @@ func (a *Agent) work(ctx context.Context, first chan struct{}) error {
 		if err == nil || errors.Is(err, store.ErrOlder) {
 			accept = nil
 		}
-		now := passed{held: bare(held), outcome: outcome}
-		if !Converged(outcome) {
-			now.missing = missing(a.cfg.Contents, held)
-		}
 		put(a.passed, now)
+		if whole && a.cfg.Spent != nil {
+			a.cfg.Spent()
+		}
 		if first != nil {
 			close(first)
 			first = nil
@@ -59,13 +58,23 @@ func (a *Agent) work(ctx context.Context, first chan struct{}) error {
 			return errReplaced
 		}
 		wait := a.cfg.Interval
-		if err != nil || !Converged(outcome) {
+		if err != nil || !Converged(now.outcome) {
 			wait = retry.next()
 		} else {
 			retry.reset()
 		}
 		timer.Reset(wait)
 	}
+}
+
+// pass makes one, and says whether what is held was read for it.
+func (a *Agent) pass(ctx context.Context, accept *store.Accepted) (now passed, whole bool, err error) {
+	held, outcome, err := a.cfg.Hand.Pass(ctx, accept)
+	now = passed{held: bare(held), outcome: outcome}
+	if !Converged(outcome) {
+		now.missing = missing(a.cfg.Contents, held)
+	}
+	return now, held.HasDocument(), err
 }
 
 // bare is a without its document, which may be large and is in the store.

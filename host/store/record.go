@@ -81,6 +81,9 @@ type Accepted struct {
 	Resources []declaration.Resource `json:"-"`
 }
 
+// HasDocument says whether a is there, and its document with it.
+func (a *Accepted) HasDocument() bool { return a != nil && (a.Document != nil || a.Record != nil) }
+
 // Received is the document, as it was received. Nobody may write to it.
 func (a Accepted) Received() ([]byte, error) {
 	if a.Document != nil || a.Record == nil {
