@@ -170,16 +170,17 @@ func (k *Keeper) Failed(reason string) error {
 // ErrUnknown is the error of Forget for a version that is not known as broken.
 var ErrUnknown = errors.New("this version is not known to be broken")
 
-// Forget lets a version that is known as broken be tried again; one that dpkg does
-// not know is named by its digest. The error matches ErrUnknown when there is
-// none.
+// Forget lets a version that is known as broken be tried again, and with it every
+// other one that holds the same program; one that dpkg does not know is named by
+// its digest. The error matches ErrUnknown when there is none.
 func (k *Keeper) Forget(version string) error {
 	return k.change(func(s *State) (bool, error) {
-		n := len(s.Broken)
-		s.Broken = slices.DeleteFunc(s.Broken, func(b Broken) bool { return named(b.Version, b.Digest) == version })
-		if len(s.Broken) == n {
+		i := slices.IndexFunc(s.Broken, func(b Broken) bool { return named(b.Version, b.Digest) == version })
+		if i < 0 {
 			return false, fmt.Errorf("forget version %s: %w", version, ErrUnknown)
 		}
+		program := s.Broken[i].Digest
+		s.Broken = slices.DeleteFunc(s.Broken, func(b Broken) bool { return b.Digest == program || named(b.Version, b.Digest) == version })
 		return true, nil
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -425,6 +426,94 @@ func TestProgramUnknownToDpkg(t *testing.T) {
 	s, err := keeper(m, old).Read()
 	if err != nil || len(s.Broken) != 1 || s.Broken[0].Version != "" {
 		t.Errorf("%+v, %v", s, err)
+	}
+}
+
+// repacked is a machine on which 2.0 is broken and dpkg has put the same program
+// in place once more, as 2.1.
+func repacked(t *testing.T) *systemtest.Machine {
+	t.Helper()
+	m := machine(t)
+	if _, err := supervise(m, broken["exit 1"]); err != nil {
+		t.Fatal(err)
+	}
+	install(m, fresh)
+	return m
+}
+
+func repackedVersion() string { return "2.1" }
+
+// A program that is known to be broken is put back at once under whichever version
+// it comes; and dpkg's name for it is known as broken, so that nobody takes it for
+// what runs, until it may be tried again under any of its names.
+func TestBrokenProgramUnderAnotherVersion(t *testing.T) {
+	m := repacked(t)
+	want := []upgrade.Broken{
+		{Version: "2.0", Digest: sum(fresh), Since: now(), Reason: "it ended with status 1"},
+		{Version: "2.1", Digest: sum(fresh), Since: now(), Reason: "it ended with status 1"},
+	}
+	for range 2 { // the second time there is nothing to add
+		install(m, fresh)
+		said, err := keeper(m, old).Begin(repackedVersion)
+		if err != nil || content(m, program) != old || !strings.HasSuffix(said, "; version 1.0 is put back") {
+			t.Fatalf("%q, %v; %q is there", said, err, content(m, program))
+		}
+		s, err := keeper(m, old).Read()
+		if diff := cmp.Diff(want, s.Broken); diff != "" || err != nil {
+			t.Fatal(err, diff)
+		}
+	}
+	if err := keeper(m, old).Forget("2.0"); err != nil {
+		t.Fatal(err)
+	}
+	install(m, fresh)
+	if said, err := keeper(m, old).Begin(repackedVersion); err != nil || said != "version 2.1 is on trial, start 1 of 3" {
+		t.Errorf("forgotten, it is begun with %q: %v", said, err)
+	}
+}
+
+// What dpkg does not say, or says of the version that works, is no name for it.
+func TestBrokenProgramWithoutAVersion(t *testing.T) {
+	for _, version := range []string{"", "1.0"} {
+		m := repacked(t)
+		if _, err := keeper(m, old).Begin(func() string { return version }); err != nil {
+			t.Fatal(err)
+		}
+		if s, err := keeper(m, old).Read(); err != nil || len(s.Broken) != 1 || content(m, program) != old {
+			t.Errorf("dpkg says %q: %+v, %v", version, s, err)
+		}
+	}
+}
+
+// Wherever the power is cut, the old program is back only once the other name of
+// the broken one is known.
+func TestCutWhileABrokenProgramIsPutBack(t *testing.T) {
+	known := func(m *systemtest.Machine) (bool, error) {
+		s, err := keeper(m, old).Read()
+		return slices.ContainsFunc(s.Broken, func(b upgrade.Broken) bool { return b.Version == "2.1" }), err
+	}
+	for k := 1; ; k++ {
+		m := repacked(t)
+		m.Hook(systemtest.CutAt(k))
+		_, err := keeper(m, old).Begin(repackedVersion)
+		if !m.Off() {
+			if k < 4 || err != nil {
+				t.Errorf("it took %d changes: %v", k-1, err)
+			}
+			return
+		}
+		for _, loss := range systemtest.Losses(m.Pending(), rand.New(rand.NewPCG(1, uint64(k)))) {
+			up := m.PowerCut(loss)
+			if is, err := known(up); err != nil || content(up, program) == old && !is {
+				t.Fatalf("cut before change %d, %s: put back, and 2.1 not known: %v", k, loss.Name, err)
+			}
+			if _, err := keeper(up, old).Begin(repackedVersion); err != nil {
+				t.Fatal(err)
+			}
+			if is, err := known(up); err != nil || !is || content(up, program) != old {
+				t.Fatalf("cut before change %d, %s, and gone on: %q is there: %v", k, loss.Name, content(up, program), err)
+			}
+		}
 	}
 }
 

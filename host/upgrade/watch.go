@@ -36,8 +36,8 @@ func (k *Keeper) Begin(installed func() string) (said string, err error) {
 			return over, nil
 		}
 		if i := slices.IndexFunc(s.Broken, func(b Broken) bool { return b.Digest == there.Digest }); i >= 0 {
-			said = fmt.Sprintf("%s; version %s is put back", s.Broken[i], k.Version)
-			return false, k.putBack()
+			said, err = k.putBackKnown(s, s.Broken[i], k.other(installed()))
+			return false, err
 		}
 		if s.Trial == nil || s.Trial.Digest != there.Digest {
 			s.Trial = &Trial{Version: k.other(installed()), Digest: there.Digest, Since: k.Now().UTC()}
@@ -69,8 +69,25 @@ func (k *Keeper) giveUp(s *State) (string, error) {
 	if t.ReasonOf != t.Starts {
 		reason = "it went down with the machine"
 	}
-	b := Broken{Version: t.Version, Digest: t.Digest, Since: k.Now().UTC(), Reason: reason}
-	s.Trial, s.Broken = nil, append(s.Broken, b)
+	s.Trial = nil
+	return k.putBackFor(s, Broken{Version: t.Version, Digest: t.Digest, Since: k.Now().UTC(), Reason: reason})
+}
+
+// putBackKnown puts the kept version back in place of a program that is broken for
+// the reason of b. version is the one it came as; where that is another than those
+// that are known, it is broken as well, durably: else nobody would see that it does
+// not run where dpkg says so.
+func (k *Keeper) putBackKnown(s *State, b Broken, version string) (string, error) {
+	if version == "" || slices.ContainsFunc(s.Broken, func(o Broken) bool { return o.Version == version }) {
+		return fmt.Sprintf("%s; version %s is put back", b, k.Version), k.putBack()
+	}
+	b.Version, b.Since = version, k.Now().UTC()
+	return k.putBackFor(s, b)
+}
+
+// putBackFor remembers b, durably, and puts the kept version back.
+func (k *Keeper) putBackFor(s *State, b Broken) (string, error) {
+	s.Broken = append(s.Broken, b)
 	s.Broken = s.Broken[max(0, len(s.Broken)-maxBroken):]
 	if err := k.write(*s); err != nil {
 		return "", err
