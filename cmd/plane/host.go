@@ -30,9 +30,9 @@ func (o *operator) hostShow() *cobra.Command {
 			}
 			var rows [][]string
 			for _, p := range all.Packages {
-				rows = append(rows, []string{p.Architecture, p.Version, stamp(p.Since), strconv.FormatInt(p.Bytes, 10), p.Digest})
+				rows = append(rows, []string{p.Architecture, p.Version, stamp(p.Since), strconv.FormatBool(p.Downgrade), strconv.FormatInt(p.Bytes, 10), p.Digest})
 			}
-			return cli.Table(o.Out, []string{"ARCHITECTURE", "VERSION", "SINCE", "BYTES", "DIGEST"}, rows)
+			return cli.Table(o.Out, []string{"ARCHITECTURE", "VERSION", "SINCE", "DOWNGRADE", "BYTES", "DIGEST"}, rows)
 		}),
 	}
 }
@@ -44,7 +44,9 @@ func (o *operator) hostSet() *cobra.Command {
 		Use: "set FILE", Short: "Give every node another version of mesh-host",
 		Long: "Give every node another version of mesh-host: the one in FILE, a .deb, which the plane keeps. It is\n" +
 			"declared to every node of its architecture, and to those that are enrolled later. A node on which it\n" +
-			"does not become healthy goes back to the version before by itself; see `node show NODE`.",
+			"does not become healthy goes back to the version before by itself; see `node show NODE`.\n\n" +
+			"One lower than a version that runs on a node is refused, and a node that is enrolled later with a\n" +
+			"higher one keeps that. With --downgrade it is for them as well.",
 		Args: cli.UsageArgs(cobra.ExactArgs(1)),
 		RunE: ask(o, func(ctx context.Context, c *api.Client, args []string) (*api.SetHostResponse, error) {
 			var err error
@@ -63,7 +65,7 @@ func (o *operator) hostSet() *cobra.Command {
 		}),
 	}
 	c.Flags().StringVar(&digest, "digest", "", "refuse FILE unless this is its SHA-256, in hex")
-	c.Flags().BoolVar(&r.Downgrade, "downgrade", false, "take it even if a higher version runs on a node")
+	c.Flags().BoolVar(&r.Downgrade, "downgrade", false, "declare it also to nodes on which a higher version runs")
 	return c
 }
 

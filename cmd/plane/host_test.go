@@ -70,10 +70,20 @@ func TestHostSet(t *testing.T) {
 	if got := p.ok("host", "set", lower, "--downgrade"); got != "mesh-host 0.9 for amd64 declared to 1 nodes\n" {
 		t.Errorf("%q", got)
 	}
+	if got := p.ok("host", "show"); !strings.Contains(got, "  true ") {
+		t.Errorf("%s", got)
+	}
 	if got := p.ok("host", "unset"); got != "mesh-host declared no more to 1 nodes: each keeps the version that it has\n" {
 		t.Errorf("%q", got)
 	}
 	if got := p.ok("host", "unset"); got != "none was set\n" {
 		t.Errorf("%q", got)
+	}
+
+	p.ok("node", "remove", "web")
+	p.ok("host", "set", lower)
+	p.enrol(ctx, "late")
+	if got := p.ok("node", "show", "late"); !strings.Contains(got, "mesh-host 1.0.0, which is higher than what is set (0.9) and is left alone\n") {
+		t.Errorf("%s", got)
 	}
 }

@@ -58,7 +58,11 @@ func (o *operator) showNode(n *api.NodeDetail) error {
 	if r := n.Refused; r != nil {
 		add("refused", fmt.Sprintf("generation %d of epoch %d, by the node's clock at %s: %s", r.Generation, r.Epoch, stamp(r.Time), r.Reason))
 	}
-	add("host", "mesh-host "+n.Profile.HostVersion)
+	runs := "mesh-host " + n.Profile.HostVersion
+	if n.HostAbove != "" {
+		runs += ", which is higher than what is set (" + n.HostAbove + ") and is left alone"
+	}
+	add("host", runs)
 	add("system", fmt.Sprintf("%s %s, %s, Linux %s", n.Profile.OS, n.Profile.OSVersion, n.Profile.Architecture, n.Profile.Kernel))
 	add("machine", fmt.Sprintf("%s, host name %s, %d CPUs, %d MiB", n.Inventory.MachineID, n.Inventory.Hostname, n.Inventory.CPUs, n.Inventory.MemoryBytes>>20))
 	for _, i := range n.Inventory.Interfaces {

@@ -105,7 +105,8 @@ type NodeDetail struct {
 	EnrolledAt time.Time            `json:"enrolled_at"`
 	Profile    inventory.Profile    `json:"profile"`
 	Inventory  inventory.Inventory  `json:"inventory"`
-	Results    []declaration.Result `json:"results"` // of the last report
+	HostAbove  string               `json:"host_above,omitempty"` // the version of mesh-host it would have been declared, did no higher one run there
+	Results    []declaration.Result `json:"results"`              // of the last report
 }
 
 // Module is one module of the catalogue.
@@ -161,6 +162,7 @@ type HostPackage struct {
 	Digest       string    `json:"digest"`
 	Bytes        int64     `json:"bytes"`
 	Since        time.Time `json:"since"`
+	Downgrade    bool      `json:"downgrade"` // it is also for nodes on which a higher version runs
 }
 
 // HostPackages is the answer that lists them, by architecture.
@@ -171,7 +173,7 @@ type HostPackages struct {
 // SetHostRequest gives a Debian package of mesh-host.
 type SetHostRequest struct {
 	Deb       []byte `json:"deb"`
-	Downgrade bool   `json:"downgrade,omitempty"` // it may be lower than what runs
+	Downgrade bool   `json:"downgrade,omitempty"` // it may be lower than what runs, now and on nodes to come
 }
 
 // SetHostResponse says what became of it.

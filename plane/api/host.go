@@ -3,11 +3,25 @@ package api
 import (
 	"context"
 
+	"mesh/host/inventory"
+	"mesh/plane/declare"
 	"mesh/plane/registry"
 )
 
 func describeHost(p registry.HostPackage) HostPackage {
-	return HostPackage{Architecture: p.Architecture, Version: p.Version, Digest: p.Content.Digest, Bytes: p.Content.Bytes, Since: p.Since}
+	return HostPackage{Architecture: p.Architecture, Version: p.Version, Digest: p.Content.Digest, Bytes: p.Content.Bytes, Since: p.Since, Downgrade: p.Downgrade}
+}
+
+// hostAbove is the version that is not declared to a node because a higher one
+// runs there; empty where that is not so.
+func (s *Server) hostAbove(ctx context.Context, on inventory.Profile) (string, error) {
+	all, err := s.Reader.HostPackages(ctx)
+	for _, p := range all {
+		if declare.Spares(p, on) {
+			return p.Version, err
+		}
+	}
+	return "", err
 }
 
 func (s *Server) host(ctx context.Context, _ *Empty) (*HostPackages, error) {

@@ -216,10 +216,11 @@ func (s *Server) node(ctx context.Context, r *NodeRequest) (*NodeDetail, error) 
 	if d.Results == nil {
 		d.Results = []declaration.Result{}
 	}
+	above, err := s.hostAbove(ctx, d.Profile)
 	return &NodeDetail{
 		Node: s.describe(d.Standing), Key: d.Key.String(), EnrolledAt: d.EnrolledAt,
-		Profile: d.Profile, Inventory: d.Inventory, Results: d.Results,
-	}, nil
+		Profile: d.Profile, Inventory: d.Inventory, HostAbove: above, Results: d.Results,
+	}, err
 }
 
 func (s *Server) describe(st registry.Standing) Node {

@@ -33,10 +33,20 @@ type HostSetting struct {
 // host is what n shall have of mesh-host; nil means whichever it has.
 func (k knowledge) host(n registry.Node) *declaration.Package {
 	i := slices.IndexFunc(k.hosts, func(p registry.HostPackage) bool { return p.Architecture == n.Profile.Architecture })
-	if i < 0 || !readsHost(n.Profile) {
+	if i < 0 || !readsHost(n.Profile) || Spares(k.hosts[i], n.Profile) {
 		return nil
 	}
 	return hostPackage(k.hosts[i])
+}
+
+// Spares tells whether p is not declared to a node with this profile because a
+// higher version runs there: no host is taken down to a lower one, however it came
+// to the mesh, unless the operator said so of p.
+func Spares(p registry.HostPackage, on inventory.Profile) bool { return !p.Downgrade && above(p, on) }
+
+// above tells whether a higher version than p runs, where p could be instead.
+func above(p registry.HostPackage, on inventory.Profile) bool {
+	return p.Architecture == on.Architecture && debian.Compare(on.HostVersion, p.Version) > 0
 }
 
 func hostPackage(p registry.HostPackage) *declaration.Package {
@@ -51,13 +61,15 @@ func readsHost(p inventory.Profile) bool {
 // SetHost takes a Debian package of mesh-host and declares it to every node of its
 // architecture, and to those that come, in one transaction. Whatever cannot be
 // one is refused with a *refusal.Error, and so is a version lower than one that
-// runs on a node, unless downgrade is true. The same one again changes nothing.
+// runs on a node, unless downgrade is true. That is remembered with the package: a
+// node that comes with a higher version keeps it otherwise. The same one again
+// changes nothing, unless it is downgrade that was not said before.
 func (d *Declarer) SetHost(ctx context.Context, deb []byte, downgrade bool) (HostSetting, error) {
 	p, err := readHost(deb)
 	if err != nil {
 		return HostSetting{}, err
 	}
-	p.Since = d.Now().UTC()
+	p.Since, p.Downgrade = d.Now().UTC(), downgrade
 	done := HostSetting{Package: p}
 	done.Package.Content.Data = ""
 	err = d.changeHost(ctx, &done, func(k *knowledge, nodes []registry.Node) (registry.Change, error) {
@@ -67,8 +79,10 @@ func (d *Declarer) SetHost(ctx context.Context, deb []byte, downgrade bool) (Hos
 				return registry.Change{}, refuseHost(fmt.Sprintf("version %s for %s is declared already, with the digest %s, and this is another package of that version (%s): nodes would not install it",
 					p.Version, p.Architecture, k.hosts[i].Content.Digest, p.Content.Digest), "build it with a version of its own")
 			}
-			done.Package = k.hosts[i]
-			return registry.Change{}, nil
+			if k.hosts[i].Downgrade || !downgrade {
+				done.Package, done.Notes = k.hosts[i], k.unreached(k.hosts[i], nodes)
+				return registry.Change{}, nil
+			}
 		}
 		if newer := newerThan(p, nodes); len(newer) > 0 && !downgrade {
 			return registry.Change{}, refuseHost(fmt.Sprintf("it is version %s, and a higher one runs on %s", p.Version, listed(newer)),
@@ -164,7 +178,7 @@ const shownNodes = 5
 func newerThan(p registry.HostPackage, nodes []registry.Node) []string {
 	var newer []string
 	for _, n := range nodes {
-		if n.Profile.Architecture == p.Architecture && !n.Retiring() && debian.Compare(n.Profile.HostVersion, p.Version) > 0 {
+		if !n.Retiring() && above(p, n.Profile) {
 			newer = append(newer, fmt.Sprintf("%s (%s)", n.Name, n.Profile.HostVersion))
 		}
 	}
@@ -174,7 +188,7 @@ func newerThan(p registry.HostPackage, nodes []registry.Node) []string {
 // unreached says which nodes have no package in k, though one was given for p's
 // architecture, and which cannot be told.
 func (k knowledge) unreached(p registry.HostPackage, nodes []registry.Node) []string {
-	var other, old []string
+	var other, old, spared []string
 	for _, n := range nodes {
 		has := slices.ContainsFunc(k.hosts, func(o registry.HostPackage) bool { return o.Architecture == n.Profile.Architecture })
 		switch {
@@ -183,6 +197,8 @@ func (k knowledge) unreached(p registry.HostPackage, nodes []registry.Node) []st
 			other = append(other, fmt.Sprintf("%s (%s)", n.Name, n.Profile.Architecture))
 		case !readsHost(n.Profile):
 			old = append(old, fmt.Sprintf("%s (%s)", n.Name, n.Profile.HostVersion))
+		case Spares(p, n.Profile):
+			spared = append(spared, fmt.Sprintf("%s (%s)", n.Name, n.Profile.HostVersion))
 		}
 	}
 	var notes []string
@@ -191,6 +207,9 @@ func (k knowledge) unreached(p registry.HostPackage, nodes []registry.Node) []st
 	}
 	if len(old) > 0 {
 		notes = append(notes, fmt.Sprintf("the hosts of these nodes are too old to be told; install it there by hand: %s", listed(old)))
+	}
+	if len(spared) > 0 {
+		notes = append(notes, fmt.Sprintf("a higher version runs on these nodes, and they keep it; to take them down to this one, say so with --downgrade: %s", listed(spared)))
 	}
 	return notes
 }

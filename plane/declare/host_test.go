@@ -150,6 +150,52 @@ func TestSetHostUpAndDown(t *testing.T) {
 	}
 }
 
+// A node that comes with a higher version than the one that is declared keeps it,
+// and that is said; unless it was said that nodes are to go down to that one.
+func TestEnrolWithAHigherHost(t *testing.T) {
+	p := planetest.New(t, planetest.Options{})
+	deb := planetest.Deb("mesh-host", "2.0", "amd64", "")
+	set := func(downgrade, changed bool, nodes ...string) declare.HostSetting {
+		t.Helper()
+		done, err := p.Declarer.SetHost(t.Context(), deb, downgrade)
+		if err != nil || done.Changed != changed || !slices.Equal(done.Nodes, nodes) {
+			t.Fatalf("%+v, %v", done, err)
+		}
+		return done
+	}
+	set(false, true)
+	enrolLike(t, p, "high", "amd64", "2.0+1")
+	enrolLike(t, p, "same", "amd64", "2.0")
+	enrolLike(t, p, "low", "amd64", "2.0~rc1")
+	expectHost(t, p, "high", "", nil)
+	expectHost(t, p, "same", "2.0", deb)
+	expectHost(t, p, "low", "2.0", deb)
+	if notes := set(false, false).Notes; len(notes) != 1 || !strings.HasSuffix(notes[0], "--downgrade: high (2.0+1)") {
+		t.Errorf("who is spared is not said: %q", notes)
+	}
+	if _, err := p.Declarer.Assign(t.Context(), "high", "welcome"); err != nil {
+		t.Fatal(err)
+	}
+	expectHost(t, p, "high", "", nil)
+
+	if notes := set(true, true, "high").Notes; len(notes) != 0 {
+		t.Errorf("somebody is spared: %q", notes)
+	}
+	expectHost(t, p, "high", "2.0", deb)
+	enrolLike(t, p, "late", "amd64", "3.0")
+	expectHost(t, p, "late", "2.0", deb)
+	for _, downgrade := range []bool{true, false} { // what was said stays said
+		if done := set(downgrade, false); !done.Package.Downgrade || len(done.Notes) != 0 {
+			t.Errorf("%+v", done)
+		}
+	}
+	if _, err := p.Declarer.SetHost(t.Context(), planetest.Deb("mesh-host", "3.0", "amd64", ""), false); err != nil {
+		t.Fatal(err)
+	}
+	enrolLike(t, p, "latest", "amd64", "4.0")
+	expectHost(t, p, "latest", "", nil) // until another version is set
+}
+
 func TestSetHostRefuses(t *testing.T) {
 	p := planetest.New(t, planetest.Options{})
 	p.Enrol(t, "web")

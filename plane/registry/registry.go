@@ -159,12 +159,13 @@ type Declaration struct {
 }
 
 // HostPackage is the Debian package of mesh-host that all nodes of one
-// architecture shall have.
+// architecture shall have on which no higher version runs.
 type HostPackage struct {
 	Architecture string // as profiles have it
 	Version      string
 	Content      Content // without its data where it is read
 	Since        time.Time
+	Downgrade    bool // also those on which a higher version runs
 }
 
 // Content is what a declaration or a HostPackage names by digest. It is kept with

@@ -86,10 +86,11 @@ func (w writer) hostPackages(ctx context.Context, c registry.Change) error {
 		return err
 	}
 	return w.exec(ctx, 1, `
-		INSERT INTO host_packages (architecture, version, content, since)
-		SELECT ?1, ?2, digest, ?5 FROM contents WHERE digest = ?3 AND bytes = ?4
-		ON CONFLICT (architecture) DO UPDATE SET version = excluded.version, content = excluded.content, since = excluded.since`,
-		p.Architecture, p.Version, p.Content.Digest, p.Content.Bytes, w.at)
+		INSERT INTO host_packages (architecture, version, content, since, downgrade)
+		SELECT ?1, ?2, digest, ?5, ?6 FROM contents WHERE digest = ?3 AND bytes = ?4
+		ON CONFLICT (architecture) DO UPDATE SET
+			version = excluded.version, content = excluded.content, since = excluded.since, downgrade = excluded.downgrade`,
+		p.Architecture, p.Version, p.Content.Digest, p.Content.Bytes, w.at, p.Downgrade)
 }
 
 // HostPackages lists what nodes shall have of mesh-host, by architecture.
@@ -99,7 +100,7 @@ func (s *Store) HostPackages(ctx context.Context) ([]registry.HostPackage, error
 
 func (v view) HostPackages(ctx context.Context) ([]registry.HostPackage, error) {
 	rows, err := v.q.QueryContext(ctx, `
-		SELECT h.architecture, h.version, h.content, c.bytes, h.since
+		SELECT h.architecture, h.version, h.content, c.bytes, h.since, h.downgrade
 		FROM host_packages h JOIN contents c ON c.digest = h.content ORDER BY h.architecture`)
 	if err != nil {
 		return nil, fmt.Errorf("read the packages of mesh-host: %v", err)
@@ -109,7 +110,7 @@ func (v view) HostPackages(ctx context.Context) ([]registry.HostPackage, error) 
 	for rows.Next() {
 		var p registry.HostPackage
 		var since int64
-		if err := rows.Scan(&p.Architecture, &p.Version, &p.Content.Digest, &p.Content.Bytes, &since); err != nil {
+		if err := rows.Scan(&p.Architecture, &p.Version, &p.Content.Digest, &p.Content.Bytes, &since, &p.Downgrade); err != nil {
 			return nil, fmt.Errorf("read the packages of mesh-host: %v", err)
 		}
 		p.Since = fromMillis(since)

@@ -120,7 +120,7 @@ func TestHostPackagesKeepTheirContent(t *testing.T) {
 	defer db.Close()
 	first, second, other := contentOf(strings.Repeat("1", link.MaxBlobPart+1)), contentOf("2"), contentOf("3")
 	host := func(architecture string, c registry.Content) *registry.HostPackage {
-		return &registry.HostPackage{Architecture: architecture, Version: "2.0", Content: c}
+		return &registry.HostPackage{Architecture: architecture, Version: "2.0", Content: c, Downgrade: c == other}
 	}
 	for i, step := range []struct {
 		change registry.Change
@@ -143,7 +143,7 @@ func TestHostPackagesKeepTheirContent(t *testing.T) {
 			t.Fatalf("step %d: %+v, %v", i, all, err)
 		}
 		for j, c := range step.keeps {
-			if all[j].Content.Blob != c.Blob || !all[j].Since.Equal(step.change.At) {
+			if all[j].Content.Blob != c.Blob || !all[j].Since.Equal(step.change.At) || all[j].Downgrade != (c == other) {
 				t.Errorf("step %d: %+v, want %+v", i, all[j], c.Blob)
 			}
 		}

@@ -6,5 +6,6 @@ CREATE TABLE host_packages (
     architecture TEXT    PRIMARY KEY,
     version      TEXT    NOT NULL,
     content      TEXT    NOT NULL REFERENCES contents (digest),
-    since        INTEGER NOT NULL
+    since        INTEGER NOT NULL,
+    downgrade    INTEGER NOT NULL -- 1: also nodes on which a higher version runs
 ) STRICT, WITHOUT ROWID;
