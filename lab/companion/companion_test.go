@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -52,7 +53,9 @@ func accompany(how string) {
 		os.Exit(3)
 	}
 	bufio.NewReader(os.Stdin).ReadString('\n') // stdin is empty
-	select {}
+	told := make(chan os.Signal, 1)            // one that waits for nothing at all is taken for a deadlock
+	signal.Notify(told, unix.SIGTERM)
+	<-told
 }
 
 func start(t *testing.T, how string) (companion.Process, error) {
