@@ -201,6 +201,13 @@ func (s *striker) reset(ctx context.Context, m Machine) error {
 	if err := s.cfg.Abuse.Reset(ctx, m.Spec.Name); err != nil {
 		return err
 	}
+	if err := s.update(func(r *Record) {
+		was := r.Machines[m.Name]
+		was.Frozen = false // it has another clock after its boot
+		r.Machines[m.Name] = was
+	}); err != nil {
+		return err
+	}
 	ctx, cancel = s.booting(ctx)
 	defer cancel()
 	look := time.NewTicker(4 * s.cfg.Poll)

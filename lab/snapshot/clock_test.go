@@ -47,6 +47,11 @@ func TestClocksAreSetAfterTheCut(t *testing.T) {
 			_, err := b.Snapshots.Restore(t.Context(), snapshot.RestoreOptions{Scenario: "a", Snapshot: "earlier", Machine: "one", Frozen: true})
 			return err
 		}, []string{"settle two"}},
+		{"frozen, and booted since", func(b *bed) error {
+			b.take(t, "a", "earlier")
+			_, err := b.Snapshots.Restore(t.Context(), snapshot.RestoreOptions{Scenario: "a", Snapshot: "earlier", Frozen: true})
+			return errors.Join(err, b.Reset(t.Context(), "a", "one"), b.Cut(t.Context(), "a", "two"), b.PowerOn(t.Context(), "a", "two"))
+		}, []string{"settle one", "settle two"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
