@@ -29,7 +29,7 @@ and is nobody's.`,
 			if err != nil {
 				return fmt.Errorf("acknowledge: %w", err)
 			}
-			fmt.Fprintln(h.Out, plural(n, "loss")+" acknowledged")
+			fmt.Fprintln(h.Out, cli.Count(n, "loss")+" acknowledged")
 			return nil
 		},
 	}

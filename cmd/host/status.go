@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -106,17 +105,6 @@ func readable(err error) error {
 	return err
 }
 
-// plural is a count with its word.
-func plural(n int, word string) string {
-	switch {
-	case n == 1:
-		return "1 " + word
-	case strings.HasSuffix(word, "s"):
-		return fmt.Sprintf("%d %ses", n, word)
-	}
-	return fmt.Sprintf("%d %ss", n, word)
-}
-
 // ago says how long before now t was, in words.
 func ago(t, now time.Time) string {
 	d := now.Sub(t)
@@ -124,13 +112,13 @@ func ago(t, now time.Time) string {
 	case d < 0:
 		return "in the future, by this machine's clock"
 	case d < 2*time.Minute:
-		return plural(int(d/time.Second), "second") + " ago"
+		return cli.Count(int(d/time.Second), "second") + " ago"
 	case d < 2*time.Hour:
-		return plural(int(d/time.Minute), "minute") + " ago"
+		return cli.Count(int(d/time.Minute), "minute") + " ago"
 	case d < 48*time.Hour:
-		return plural(int(d/time.Hour), "hour") + " ago"
+		return cli.Count(int(d/time.Hour), "hour") + " ago"
 	}
-	return plural(int(d/(24*time.Hour)), "day") + " ago"
+	return cli.Count(int(d/(24*time.Hour)), "day") + " ago"
 }
 
 func at(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 MST") }

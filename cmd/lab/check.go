@@ -87,26 +87,19 @@ func (a *app) showChecked(all []checked, asJSON bool) error {
 	}
 	if err == nil && wrong > 0 {
 		err = cli.WithCode(cli.Usage, fmt.Errorf("%s in %d of %s",
-			count(problems, "problem"), wrong, count(len(all), "scenario")))
+			cli.Count(problems, "problem"), wrong, cli.Count(len(all), "scenario")))
 	}
 	return err
 }
 
 // summary says how large a scenario is.
 func summary(s *scenario.Scenario) string {
-	parts := []string{count(len(s.Machines), "machine"), count(len(s.Segments), "segment")}
+	parts := []string{cli.Count(len(s.Machines), "machine"), cli.Count(len(s.Segments), "segment")}
 	if len(s.Routers) > 0 {
-		parts = append(parts, count(len(s.Routers), "router"))
+		parts = append(parts, cli.Count(len(s.Routers), "router"))
 	}
 	if len(s.Place) > 0 {
-		parts = append(parts, count(len(s.Place), "step")+" to place")
+		parts = append(parts, cli.Count(len(s.Place), "step")+" to place")
 	}
 	return strings.Join(parts, ", ")
-}
-
-func count(n int, thing string) string {
-	if n == 1 {
-		return "1 " + thing
-	}
-	return fmt.Sprintf("%d %ss", n, thing)
 }

@@ -177,9 +177,9 @@ func (a *app) showCollected(x evidence.Index, where string) error {
 	if strings.HasSuffix(where, collectedSuffix) {
 		begin = "index.md in " + where
 	}
-	fmt.Fprintf(a.Out, "%s, %d KiB; begin with %s\n", count(files, "file"), bytes>>10, begin)
+	fmt.Fprintf(a.Out, "%s, %d KiB; begin with %s\n", cli.Count(files, "file"), bytes>>10, begin)
 	if missing := x.Missing(); len(missing) > 0 {
-		fmt.Fprintf(a.Err, "%s could not be had; the index says why\n", count(len(missing), "piece"))
+		fmt.Fprintf(a.Err, "%s could not be had; the index says why\n", cli.Count(len(missing), "piece"))
 	}
 	return nil
 }

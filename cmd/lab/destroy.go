@@ -125,9 +125,12 @@ func (a *app) destroySnapshots(scenario string, remove bool) error {
 		}
 	}
 	if len(all) > 0 && !remove {
-		last := all[len(all)-1].Name
-		fmt.Fprintf(a.Err, "%d snapshots of %s stay (%s): `lab restore %s %s` raises it again, `lab destroy %s --snapshots` removes them\n",
-			len(all), scenario, size(bytes), scenario, last, scenario)
+		last, stay, them := all[len(all)-1].Name, "stay", "them"
+		if len(all) == 1 {
+			stay, them = "stays", "it"
+		}
+		fmt.Fprintf(a.Err, "%s of %s %s (%s): `lab restore %s %s` raises it again, `lab destroy %s --snapshots` removes %s\n",
+			cli.Count(len(all), "snapshot"), scenario, stay, size(bytes), scenario, last, scenario, them)
 	}
 	return errors.Join(problems...)
 }

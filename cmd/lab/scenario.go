@@ -60,7 +60,7 @@ func newScenarioList(a *app) *cobra.Command {
 				}
 				s := doc.scenario
 				all = append(all, shipped{s.Name, s.About, len(s.Machines), summary(s)})
-				rows = append(rows, []string{s.Name, count(len(s.Machines), "machine"), s.About})
+				rows = append(rows, []string{s.Name, cli.Count(len(s.Machines), "machine"), s.About})
 			}
 			if asJSON {
 				return cli.JSON(a.Out, all)

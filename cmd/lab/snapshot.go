@@ -77,8 +77,8 @@ told. If anything fails, all machines run on and there is no snapshot.`,
 			if asJSON {
 				return cli.JSON(a.Out, a.snapshotRow(m, nil))
 			}
-			_, err = fmt.Fprintf(a.Out, "snapshot %s of %s: %d machines, paused within %.0f ms of each other, %s, in %.1f s\n",
-				m.Name, m.Scenario, len(m.Machines), m.SkewSeconds*1000, size(m.Bytes()), time.Since(begun).Seconds())
+			_, err = fmt.Fprintf(a.Out, "snapshot %s of %s: %s, paused within %.0f ms of each other, %s, in %.1f s\n",
+				m.Name, m.Scenario, cli.Count(len(m.Machines), "machine"), m.SkewSeconds*1000, size(m.Bytes()), time.Since(begun).Seconds())
 			return err
 		},
 	}
@@ -261,7 +261,7 @@ func (a *app) showSnapshot(m snapshot.Manifest) error {
 		}
 		rows = append(rows, []string{
 			one.Name, m.Plan.Machines[i].Image, state, size(files[one.Memory]),
-			fmt.Sprintf("%s in %d layers", size(disk), len(m.Plan.Machines[i].Layers)),
+			size(disk) + " in " + cli.Count(len(m.Plan.Machines[i].Layers), "layer"),
 		})
 	}
 	return cli.Table(a.Out, []string{"MACHINE", "IMAGE", "STATE", "MEMORY", "DISK"}, rows)

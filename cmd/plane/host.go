@@ -56,7 +56,7 @@ func (o *operator) hostSet() *cobra.Command {
 			return c.SetHost(ctx, r)
 		}, func(a *api.SetHostResponse) error {
 			o.notes(a.Notes)
-			became := fmt.Sprintf("declared to %d nodes", len(a.Nodes))
+			became := "declared to " + cli.Count(len(a.Nodes), "node")
 			if !a.Changed {
 				became = "is declared already"
 			}
@@ -81,7 +81,7 @@ func (o *operator) hostUnset() *cobra.Command {
 				_, err := fmt.Fprintln(o.Out, "none was set")
 				return err
 			}
-			_, err := fmt.Fprintf(o.Out, "mesh-host declared no more to %d nodes: each keeps the version that it has\n", len(a.Nodes))
+			_, err := fmt.Fprintf(o.Out, "mesh-host declared no more to %s: each keeps the version that it has\n", cli.Count(len(a.Nodes), "node"))
 			return err
 		}),
 	}

@@ -25,7 +25,7 @@ func TestHostSet(t *testing.T) {
 	if got := p.ok("host", "show"); got != "none is set: each node keeps the version that it has\n" {
 		t.Errorf("%q", got)
 	}
-	if got := p.ok("host", "set", file, "--digest", strings.ToUpper(declaration.Digest(deb))); got != "mesh-host 2.0 for amd64 declared to 1 nodes\n" {
+	if got := p.ok("host", "set", file, "--digest", strings.ToUpper(declaration.Digest(deb))); got != "mesh-host 2.0 for amd64 declared to 1 node\n" {
 		t.Errorf("%q", got)
 	}
 	if got := p.ok("host", "set", file); got != "mesh-host 2.0 for amd64 is declared already\n" {
@@ -67,13 +67,13 @@ func TestHostSet(t *testing.T) {
 	if code, _, stderr := command("host", "set", lower, "--socket", p.config.Socket); code != 2 || !strings.Contains(stderr, "web (1.0.0)") {
 		t.Errorf("a lower version: %d %s", code, stderr)
 	}
-	if got := p.ok("host", "set", lower, "--downgrade"); got != "mesh-host 0.9 for amd64 declared to 1 nodes\n" {
+	if got := p.ok("host", "set", lower, "--downgrade"); got != "mesh-host 0.9 for amd64 declared to 1 node\n" {
 		t.Errorf("%q", got)
 	}
 	if got := p.ok("host", "show"); !strings.Contains(got, "  true ") {
 		t.Errorf("%s", got)
 	}
-	if got := p.ok("host", "unset"); got != "mesh-host declared no more to 1 nodes: each keeps the version that it has\n" {
+	if got := p.ok("host", "unset"); got != "mesh-host declared no more to 1 node: each keeps the version that it has\n" {
 		t.Errorf("%q", got)
 	}
 	if got := p.ok("host", "unset"); got != "none was set\n" {

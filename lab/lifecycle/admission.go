@@ -36,7 +36,7 @@ func shortOf(p Plan, free, total int64, others []promise) error {
 	if p.MemoryBytes > total {
 		return &Error{
 			What: "not enough memory to raise " + p.Name,
-			Why:  fmt.Sprintf("%d machines need %d MiB, this one has %d MiB in all", len(p.Machines), p.MemoryBytes>>20, total>>20),
+			Why:  fmt.Sprintf("it needs %d MiB, this machine has %d MiB in all", p.MemoryBytes>>20, total>>20),
 			Next: "give the machines less memory, or raise fewer of them", Code: codePrerequisite, Cause: errNever,
 		}
 	}
@@ -44,7 +44,7 @@ func shortOf(p Plan, free, total int64, others []promise) error {
 	if lacks <= 0 {
 		return nil
 	}
-	why := fmt.Sprintf("%d machines need %d MiB, %d MiB are free", len(p.Machines), p.MemoryBytes>>20, free>>20)
+	why := fmt.Sprintf("it needs %d MiB, %d MiB are free", p.MemoryBytes>>20, free>>20)
 	if open := outstanding(others); open > 0 {
 		why += fmt.Sprintf(", %d MiB of them promised to %s", open>>20, names(others))
 	}

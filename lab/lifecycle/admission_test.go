@@ -18,7 +18,7 @@ func TestShortOf(t *testing.T) {
 		why    string // empty: there is room
 	}{
 		"alone":       {1000 * mib, nil, ""},
-		"too little":  {999 * mib, nil, "2 machines need 1000 MiB, 999 MiB are free: 1 MiB are missing"},
+		"too little":  {999 * mib, nil, "it needs 1000 MiB, 999 MiB are free: 1 MiB are missing"},
 		"beside":      {1500 * mib, []promise{{"a", 800 * mib, 300 * mib}}, ""},
 		"promised":    {1499 * mib, []promise{{"a", 800 * mib, 400 * mib}, {"b", 200 * mib, 100 * mib}}, "1499 MiB are free, 500 MiB of them promised to a, b: 1 MiB are missing"},
 		"used beyond": {1000 * mib, []promise{{"a", 800 * mib, 900 * mib}}, ""},
@@ -43,7 +43,7 @@ func TestShortForEver(t *testing.T) {
 	plan := Plan{Name: "new", MemoryBytes: 1000 * mib, Machines: make([]Machine, 2)}
 	err := shortOf(plan, 100*mib, 999*mib, nil)
 	if err == nil || !errors.Is(err, errNever) || errors.Is(err, errShort) || strings.Contains(err.Error(), "--wait") ||
-		!strings.Contains(err.Error(), "need 1000 MiB, this one has 999 MiB in all") {
+		!strings.Contains(err.Error(), "needs 1000 MiB, this machine has 999 MiB in all") {
 		t.Errorf("%v", err)
 	}
 }

@@ -52,7 +52,7 @@ func (l *Lab) room(ctx context.Context, p Plan) error {
 	if space < p.DiskBytes {
 		problems = append(problems, &Error{
 			What: "not enough disk space to raise " + p.Name, Where: p.Directory,
-			Why:  fmt.Sprintf("%d machines need %d MiB, %d MiB are free", len(p.Machines), p.DiskBytes>>20, space>>20),
+			Why:  fmt.Sprintf("it needs %d MiB, %d MiB are free", p.DiskBytes>>20, space>>20),
 			Next: "free some there, or keep the store elsewhere with --store", Code: codePrerequisite, Cause: errShort,
 		})
 	}

@@ -132,7 +132,7 @@ func TestNothingMadeOnBadInput(t *testing.T) {
 		say   string
 	}{
 		{"no root", func(b *bed, _ *lifecycle.Plan) { b.NotRoot = true }, 4, "need root"},
-		{"no memory", func(b *bed, _ *lifecycle.Plan) { b.MemoryBytes = 700 << 20 }, 4, "2 machines need 1152 MiB, this one has 700 MiB in all"},
+		{"no memory", func(b *bed, _ *lifecycle.Plan) { b.MemoryBytes = 700 << 20 }, 4, "it needs 1152 MiB, this machine has 700 MiB in all"},
 		{"no space", func(b *bed, _ *lifecycle.Plan) { b.SpaceBytes = 1 << 20 }, 4, "not enough disk space"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -83,11 +83,18 @@ func (s *Scenario) translatedTo(segment string) int {
 
 // takersOf says who needs addresses in a segment beside gateways and services.
 func (s *Scenario) takersOf(segment string) string {
-	takers := fmt.Sprintf("%d machines", s.machinesIn(segment))
+	takers := count(s.machinesIn(segment), "machine", "machines")
 	if translated := s.translatedTo(segment); translated > 0 {
-		takers += fmt.Sprintf(" and %d addresses for one-to-one translation", translated)
+		takers += " and " + count(translated, "address", "addresses") + " for one-to-one translation"
 	}
 	return takers
+}
+
+func count(n int, one, several string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, several)
 }
 
 // Outsides are the segments that a router's outside can stand in, that of the

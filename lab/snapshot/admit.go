@@ -194,8 +194,8 @@ func (r *restoring) space(ctx context.Context) error {
 	}
 	if need := int64(len(r.machines)) * room; free < need {
 		return &lifecycle.Error{
-			What: "not enough disk space", Where: r.cfg.Ports.Store,
-			Why:  fmt.Sprintf("%d machines need %d MiB, %d MiB are free", len(r.machines), need>>20, free>>20),
+			What: "not enough disk space to restore", Where: r.cfg.Ports.Store,
+			Why:  fmt.Sprintf("it needs %d MiB, %d MiB are free", need>>20, free>>20),
 			Next: "remove snapshots (`lab snapshot list`), or free some there", Code: codePrerequisite,
 		}
 	}

@@ -107,7 +107,7 @@ func TestRefused(t *testing.T) {
 		"no memory for a second": {
 			spoil:   func(t *testing.T, b *bed, m snapshot.Manifest) { b.MemoryBytes = 100 << 20 },
 			options: snapshot.RestoreOptions{Scenario: "a", Snapshot: "first", As: "b"},
-			code:    4, says: []string{"not enough memory", "machines need "},
+			code:    4, says: []string{"not enough memory", "it needs "},
 		},
 		"no disk space": {
 			spoil: func(t *testing.T, b *bed, m snapshot.Manifest) { b.SpaceBytes = 1 << 20 },

@@ -142,6 +142,17 @@ func TestRun(t *testing.T) {
 	}
 }
 
+func TestCount(t *testing.T) {
+	for want, got := range map[string]string{
+		"0 nodes": cli.Count(0, "node"), "1 node": cli.Count(1, "node"), "2 nodes": cli.Count(2, "node"),
+		"1 loss": cli.Count(1, "loss"), "3 losses": cli.Count(3, "loss"),
+	} {
+		if got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
 // TestSecondSignalKills: the first signal asks, the second does not.
 func TestSecondSignalKills(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -16,6 +16,17 @@ func JSON(w io.Writer, v any) error {
 	return enc.Encode(v)
 }
 
+// Count is a number of things, with their word: that of one of them.
+func Count(n int, word string) string {
+	switch {
+	case n == 1:
+		return "1 " + word
+	case strings.HasSuffix(word, "s"):
+		return fmt.Sprintf("%d %ses", n, word)
+	}
+	return fmt.Sprintf("%d %ss", n, word)
+}
+
 // Table writes rows under header in aligned columns, without blanks at the ends
 // of lines. A cell is one line.
 func Table(w io.Writer, header []string, rows [][]string) error {
