@@ -50,9 +50,20 @@ func openScenario(source string) (document, error) {
 		return document{}, cli.WithCode(cli.Usage, fmt.Errorf("read scenario %s: %w", source, err))
 	}
 	defer f.Close()
+	if err := noDirectory(f); err != nil {
+		return document{}, cli.WithCode(cli.Usage, fmt.Errorf("read scenario %s: %w", source, err))
+	}
 	s, err := scenario.Parse(label, io.LimitReader(f, 1<<20))
 	if err != nil {
 		return document{}, err
 	}
 	return document{source: source, scenario: s, files: dir}, nil
+}
+
+// noDirectory refuses a directory in place of a document.
+func noDirectory(f fs.File) error {
+	if info, err := f.Stat(); err == nil && info.IsDir() {
+		return errors.New("it is a directory; name a file in it")
+	}
+	return nil
 }

@@ -47,6 +47,9 @@ func (a *app) openTimeline(path string) (fault.Timeline, error) {
 		return fault.Timeline{}, cli.WithCode(cli.Usage, err)
 	}
 	defer f.Close()
+	if err := noDirectory(f); err != nil {
+		return fault.Timeline{}, cli.WithCode(cli.Usage, fmt.Errorf("read timeline %s: %w", path, err))
+	}
 	return fault.ParseTimeline(path, f)
 }
 

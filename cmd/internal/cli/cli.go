@@ -46,6 +46,7 @@ func Run(root *cobra.Command, s Streams, args []string) int {
 	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages ", fmt.Sprintf(".FlagUsagesWrapped %d ", width)))
 	began := false
 	complete(root, &began)
+	completeHelp(root)
 
 	ran, err := root.ExecuteContextC(ctx)
 	if err != nil && !began && Code(err) == Failed {
@@ -85,6 +86,29 @@ func complete(c *cobra.Command, began *bool) {
 	}
 	for _, below := range c.Commands() {
 		complete(below, began)
+	}
+}
+
+// completeHelp makes cobra's own command refuse what there is no help about: it
+// would show the help of what is above that.
+func completeHelp(root *cobra.Command) {
+	root.InitDefaultHelpCmd()
+	for _, help := range root.Commands() {
+		if help.Name() != "help" {
+			continue
+		}
+		help.Run, help.RunE = nil, func(_ *cobra.Command, args []string) error {
+			about, unknown, err := root.Find(args)
+			if err == nil && len(unknown) == 0 {
+				about.InitDefaultHelpFlag() // which it lists only then
+				about.InitDefaultVersionFlag()
+				return about.Help()
+			}
+			if err == nil {
+				err = holds(about, unknown)
+			}
+			return WithCode(Usage, fmt.Errorf("%w (see `%s --help`)", err, about.CommandPath()))
+		}
 	}
 }
 

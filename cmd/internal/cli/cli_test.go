@@ -120,6 +120,12 @@ func TestRun(t *testing.T) {
 		{args: "", code: 0, out: "Usage:\n  demo"},
 		{args: "image", code: 0, out: "Images\n\nUsage:\n  demo image"},
 		{args: "image --help", code: 0, out: "Images\n\nUsage:\n  demo image"},
+		{args: "help", code: 0, out: "Usage:\n  demo"},
+		{args: "help image", code: 0, out: "Images\n\nUsage:\n  demo image"},
+		{args: "help image build", code: 0, out: "Usage:\n  demo image build NAME"},
+		{args: "help imag", code: 2, err: "demo: unknown command \"imag\" for \"demo\"; did you mean image? (see `demo --help`)\n"},
+		{args: "help image biuld", code: 2, err: "demo: unknown command \"biuld\" for \"demo image\"; did you mean build? (see `demo image --help`)\n"},
+		{args: "help image build a", code: 2, err: "demo: unknown command \"a\" for \"demo image build\" (see `demo image build --help`)\n"},
 		{args: "--version", code: 0, out: "demo version 1.2.3\n"},
 
 		{args: "signalled", code: 0},
