@@ -128,7 +128,8 @@ func (s *StateDirectory) Lock(name string) (io.Closer, error) {
 // rooted makes the directory's own name durable before the first file is made in
 // it: a crash may have been right behind the rename that gave it the name, and one
 // that still had its temporary name after the next, with a file in it, could not
-// be cleared away.
+// be cleared away. It clears away what has the temporary name now: a directory that
+// was begun before it, and gone, comes back if only that it went is lost.
 func (s *StateDirectory) rooted(dir Dir, first string) error {
 	if _, err := dir.Stat(first); !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -138,6 +139,9 @@ func (s *StateDirectory) rooted(dir Dir, first string) error {
 		return err
 	}
 	defer parent.Close()
+	if err := clear(parent, path.Base(s.path)); err != nil {
+		return err
+	}
 	return parent.Sync()
 }
 

@@ -273,6 +273,13 @@ func locks(t *testing.T, g Ground) {
 	if _, err := state.Read("x"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("read before there is anything: %v", err)
 	}
+	base, err := g.Disk.OpenDir(g.Base)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer base.Close()
+	leave(t, base, "state", true)
+	leave(t, base, system.Temporary("state"), true) // begun before it, and come back
 	first, err := state.Lock("lock")
 	if err != nil {
 		t.Fatal(err)
@@ -283,6 +290,7 @@ func locks(t *testing.T, g Ground) {
 	if err := first.Close(); err != nil {
 		t.Fatal(err)
 	}
+	g.names(t, "state")
 	again, err := state.Lock("lock")
 	if err != nil {
 		t.Fatal(err)
