@@ -1,6 +1,7 @@
 package apply_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -127,6 +128,41 @@ func TestContainerRestarts(t *testing.T) {
 	m.OfferImage(next[1].Container.Image)
 	if got := summary(pass(t, m, applytest.Desired(3, next...))); !strings.Contains(got, "changed shop/shop: it runs the image sha256:1") || m.Restarts(unit) != 2 {
 		t.Errorf("%s, %d restarts", got, m.Restarts(unit))
+	}
+}
+
+// TestContainerRemovedInPart: that its unit file is gone is recorded, and the rest
+// goes with the next pass, be there a power cut before it or not. A unit file that
+// comes back by then is not the host's.
+func TestContainerRemovedInPart(t *testing.T) {
+	m, file := shopMachine(), declaration.ContainerFile("shop")
+	pass(t, m, applytest.Desired(1, shop("1")...))
+	text := content(m, file)
+	m.Hook(func(op systemtest.Op) error {
+		if op.Name == "read unit files" {
+			return system.ErrNoSystemd
+		}
+		return nil
+	})
+	if got := summary(pass(t, m, applytest.Desired(2))); !strings.Contains(got, "failed shop/shop: ") || content(m, file) != "(nothing)" {
+		t.Errorf("%s\n%s", got, m)
+	}
+	m.Hook(nil)
+	rest := func(o *store.Owned) bool {
+		return o.Kind == declaration.KindContainer && o.Made.Digest == "" && o.Made.Image == digestOfShop && o.ID == "shop/shop"
+	}
+	if v := view(t, m); !slices.ContainsFunc(v.Owned, rest) || len(v.Intents) > 0 {
+		t.Errorf("%+v\n%s", v, m)
+	}
+	nothing := systemtest.Losses(0, nil)[0]
+	byHand := m.PowerCut(nothing)
+	put(byHand, file, text)
+	for _, next := range []*systemtest.Machine{m.PowerCut(nothing), byHand, m} {
+		got := summary(pass(t, next, applytest.Desired(2)))
+		kept := strings.Contains(got, "kept shop/shop: its unit file was changed by hand")
+		if strings.Contains(got, "failed") || kept != (next == byHand) || len(view(t, next).Owned) > 0 {
+			t.Errorf("%s\n%s", got, next)
+		}
 	}
 }
 

@@ -118,8 +118,7 @@ func (k *known) recovered(intents []store.Intent) {
 		if !looked {
 			continue // of a kind this build does not know
 		}
-		_, owned := k.owned[in.Key]
-		records, _ := untimed.closing(in, found, owned)
+		records, _ := untimed.closing(in, found, k.owned[in.Key])
 		k.follow(records)
 	}
 }

@@ -32,8 +32,7 @@ func (p *pass) fetched(s Step, intents map[store.Key]store.Intent, seen map[stor
 	if !announced {
 		return nil
 	}
-	_, owned := p.owned[key]
-	records, _ := p.close(in, seen[key], owned)
+	records, _ := p.close(in, seen[key], p.owned[key])
 	return records
 }
 

@@ -90,7 +90,7 @@ func (p *pass) applied(s Step, in store.Intent, found resource.Found, err error)
 	if err == nil && found.Err == nil && resource.Resolve(in, found.State) == resource.Done {
 		return p.done(in, found.State), declaration.StatusChanged, s.Why
 	}
-	records, _ := p.close(in, found, s.owned != nil)
+	records, _ := p.close(in, found, s.owned)
 	why := failure(s, found, err)
 	if s.instead != nil {
 		why = s.Why + ", which failed: " + why
@@ -128,7 +128,7 @@ func (p *pass) removed(s Step, in store.Intent, found resource.Found, err error)
 	case err == nil:
 		err = errors.New("it was removed, and yet it is there")
 	}
-	records, _ := p.close(in, found, true)
+	records, _ := p.close(in, found, s.owned)
 	return records, declaration.StatusFailed, err.Error()
 }
 

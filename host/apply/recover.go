@@ -25,9 +25,9 @@ func (a *Applier) Recover(ctx context.Context) ([]string, error) {
 		return nil, nil
 	}
 	seen := resource.Look(ctx, a.machine, keys)
-	owned := map[store.Key]bool{}
+	owned := map[store.Key]*store.Owned{}
 	for _, o := range a.store.View().Owned {
-		owned[o.Key] = true
+		owned[o.Key] = o
 	}
 	var notes []string
 	var records []store.Record
@@ -46,8 +46,9 @@ func (a *Applier) Recover(ctx context.Context) ([]string, error) {
 }
 
 // close makes the records that close an intent, by what is found, and says what
-// was found. No records mean that it stays open.
-func (a *Applier) close(in store.Intent, found resource.Found, owned bool) ([]store.Record, string) {
+// was found. owned is the record of the place; nil for none. No records mean that
+// the intent stays open.
+func (a *Applier) close(in store.Intent, found resource.Found, owned *store.Owned) ([]store.Record, string) {
 	for _, p := range resource.Paths(in.Key) {
 		if found.Err == nil {
 			found.Err = a.machine.Settle(p) // seen is not yet durable
@@ -60,7 +61,7 @@ func (a *Applier) close(in store.Intent, found resource.Found, owned bool) ([]st
 type scribe struct{ now func() time.Time }
 
 // closing is close for what is durable.
-func (w scribe) closing(in store.Intent, found resource.Found, owned bool) ([]store.Record, string) {
+func (w scribe) closing(in store.Intent, found resource.Found, owned *store.Owned) ([]store.Record, string) {
 	if found.Err != nil {
 		return nil, fmt.Sprintf("%s: it is not known whether it was done: %s", in.Key, line(found.Err.Error()))
 	}
@@ -70,12 +71,12 @@ func (w scribe) closing(in store.Intent, found resource.Found, owned bool) ([]st
 		return w.done(in, found.State), what + ", was done"
 	case resource.Partly:
 		if in.Act == store.ActRemove {
-			return []store.Record{store.Dropped{Key: in.Key, Reason: "done in part"}}, what + ", was done in part"
+			return []store.Record{w.rest(in, found.State, owned)}, what + ", was done in part"
 		}
 		return []store.Record{w.own(in, found.State)}, what + ", was done in part"
 	case resource.Foreign:
 		reason := "what is there is neither what was nor what was to be"
-		if !owned && in.Act == store.ActApply {
+		if owned == nil && in.Act == store.ActApply {
 			return []store.Record{w.forgotten(in, reason)}, what + ": " + reason
 		}
 		return []store.Record{store.Dropped{Key: in.Key, Reason: reason}}, what + ": " + reason
@@ -127,6 +128,20 @@ func (w scribe) own(in store.Intent, found store.State) store.Owned {
 		Key: in.Key, ID: in.ID, Epoch: in.Epoch, Generation: in.Generation,
 		Origin: in.Origin, Made: found, Restarts: in.Owes, Time: w.now().UTC(),
 	}
+}
+
+// rest makes the record of what a removal left that was done in part: the place is
+// the host's still, and what it wrote there is what is found, since a record that
+// says of what lastingly went that it is there is wrong. What runs comes and goes by
+// itself, and is as it was made to be. A doubtful record stays what it is: one that
+// is written anew is doubted no more.
+func (w scribe) rest(in store.Intent, found store.State, owned *store.Owned) store.Record {
+	if owned == nil || owned.Doubtful {
+		return store.Dropped{Key: in.Key, Reason: "done in part"}
+	}
+	left := *owned
+	left.Made.Digest, left.Time = found.Digest, w.now().UTC()
+	return left
 }
 
 func (w scribe) forgotten(in store.Intent, left string) store.Forgotten {

@@ -123,8 +123,9 @@ type Dropped struct {
 	Reason string `json:"reason"`
 }
 
-// Owned says that the host holds a place, and what it made there. A resource
-// that stood as declared before the host touched it has Origin equal to Made.
+// Owned says that the host holds a place, and what it made there, or what a removal
+// left of that which was done in part. A resource that stood as declared before the
+// host touched it has Origin equal to Made.
 type Owned struct {
 	Key
 	ID         string    `json:"id"`
