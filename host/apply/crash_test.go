@@ -34,6 +34,7 @@ type proof struct {
 	scenario applytest.Scenario
 	check    *applytest.Checker
 	program  mutant
+	thorough bool // everyKill tries more moments, and more losses at each, than fit into a minute for each mutant
 	random   *rand.Rand
 	seen     map[string]bool // machines that were checked
 	crashes  int             // machines that were not the same as another
@@ -149,29 +150,44 @@ func (p *proof) everyKill() error {
 		if pass == len(p.scenario.Passes) {
 			return nil
 		}
-		moments := []int{1 + k%6, 7} // 7: what was found is recorded, and nothing more is done
-		switch {
-		case k <= 12: // while the store is made, a recovery does little
-			moments = upTo(7)
-		case p.keeping(): // what is kept is kept first, and that it is, recorded then
-			moments = upTo(20)
-		}
-		for _, more := range moments {
+		for _, more := range p.moments(k) {
 			m, pass := p.stopped(k)
 			m.Killed()
 			m.Hook(p.program.under(systemtest.CutAt(more)))
 			if pass = p.goOn(m, pass); pass == len(p.scenario.Passes) {
-				continue
+				break
 			}
-			losses := systemtest.Losses(m.Pending(), p.random)
-			if m.Pending() > 3 {
-				losses = append(losses[:2], losses[len(losses)-4:]...)
-			}
-			if err := p.powerCut(m, pass, losses); err != nil {
+			if err := p.powerCut(m, pass, p.losses(m.Pending())); err != nil {
 				return fmt.Errorf("killed before change %d, cut before change %d then, %w", k, more, err)
 			}
 		}
 	}
+}
+
+// moments lists before which changes the power is cut after a kill before change
+// k, when stopped has just been there.
+func (p *proof) moments(k int) []int {
+	switch {
+	case p.thorough: // with its 13th change the longest recovery has recorded what it found, with its 15th announced what it does then
+		return upTo(20)
+	case k <= 12: // while the store is made, a recovery does little
+		return upTo(7)
+	case p.keeping(): // what is kept is kept first, and that it is, recorded then
+		return upTo(20)
+	}
+	return []int{1 + k%6, 7} // 7: what was found is recorded, and nothing more is done
+}
+
+// losses lists what is tried to lose of changes that are not synced after a kill.
+func (p *proof) losses(pending int) []systemtest.Loss {
+	losses := systemtest.Losses(pending, p.random)
+	switch {
+	case p.thorough && pending <= 6:
+		losses = append(losses, systemtest.Parts(pending)...)
+	case !p.thorough && pending > 3:
+		losses = append(losses[:2], losses[len(losses)-4:]...)
+	}
+	return losses
 }
 
 // upTo lists the moments from 1 to n.
@@ -204,6 +220,7 @@ func TestL0KillThenPowerCut(t *testing.T) {
 	r := &row{Level: "L0", What: "killed, and the power cut while it recovers"}
 	defer tried(t, r)()
 	p := newProof(t, nil)
+	p.thorough = sparse() == 1
 	err := p.everyKill()
 	r.Points = p.crashes
 	if err != nil {

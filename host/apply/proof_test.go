@@ -17,7 +17,7 @@ var proofFile = flag.String("proof", "", "print a table of what was tried at the
 
 // sparse is how far apart the moments are at which real processes are killed and
 // real file systems cut off: each takes a tenth of a second, so all of them are
-// for the proof.
+// for the proof. So are all moments of a second cut.
 func sparse() int {
 	if *proofFile != "" {
 		return 1
