@@ -87,7 +87,7 @@ func (p *proof) goOn(m *systemtest.Machine, from int) int {
 // the given pass.
 func (p *proof) powerCut(m *systemtest.Machine, pass int, losses []systemtest.Loss) error {
 	for _, loss := range losses {
-		world := fmt.Sprint(pass, m.PowerCut(loss))
+		world := fmt.Sprint(pass, m.Promised(), m.PowerCut(loss))
 		if p.seen[world] {
 			continue
 		}

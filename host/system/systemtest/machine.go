@@ -150,9 +150,10 @@ func place() string {
 	return strings.Join(names, " < ")
 }
 
-// Killed is the machine after the host alone was killed: nothing is lost.
+// Killed is the machine after the host alone was killed: nothing is lost but what
+// it was about to say.
 func (m *Machine) Killed() {
-	m.cut, m.hook = false, nil
+	m.cut, m.hook, m.promising = false, nil, m.promised
 	if d, ok := m.Disk.(*Disk); ok {
 		d.conclude()
 		d.locks = map[*inode]bool{} // a kernel does that by itself
