@@ -150,32 +150,54 @@ func (p *proof) everyKill() error {
 		if pass == len(p.scenario.Passes) {
 			return nil
 		}
-		for _, more := range p.moments(k) {
+		for _, then := range p.moments(k) {
 			m, pass := p.stopped(k)
 			m.Killed()
-			m.Hook(p.program.under(systemtest.CutAt(more)))
+			m.Hook(p.program.under(then.cut))
 			if pass = p.goOn(m, pass); pass == len(p.scenario.Passes) {
-				break
+				continue
 			}
 			if err := p.powerCut(m, pass, p.losses(m.Pending())); err != nil {
-				return fmt.Errorf("killed before change %d, cut before change %d then, %w", k, more, err)
+				return fmt.Errorf("killed before change %d, cut %s then, %w", k, then.name, err)
 			}
 		}
 	}
 }
 
-// moments lists before which changes the power is cut after a kill before change
-// k, when stopped has just been there.
-func (p *proof) moments(k int) []int {
+// moment is one at which the power is cut on a host that goes on after a kill.
+type moment struct {
+	name string
+	cut  hook
+}
+
+// moments lists those to try after a kill before change k, when stopped has just
+// been there: before some of the first changes, and on both sides of the sync of
+// the first record, which is of what was found. How many changes that takes
+// depends on what is found.
+func (p *proof) moments(k int) []moment {
+	journal := path.Join(applytest.StatePath, "journal")
+	recorded := []moment{
+		{"behind the write of the first record", systemtest.CutBehind(journal, "write")},
+		{"behind the sync of the first record", systemtest.CutBehind(journal, "write", "sync")},
+	}
 	switch {
 	case p.thorough: // with its 13th change the longest recovery has recorded what it found, with its 15th announced what it does then
-		return upTo(20)
+		return before(1, 20)
 	case k <= 12: // while the store is made, a recovery does little
-		return upTo(7)
+		return append(recorded, before(1, 7)...)
 	case p.keeping(): // what is kept is kept first, and that it is, recorded then
-		return upTo(20)
+		return append(recorded, before(1, 20)...)
 	}
-	return []int{1 + k%6, 7} // 7: what was found is recorded, and nothing more is done
+	return append(recorded, before(1+k%6, 1+k%6)...)
+}
+
+// before lists the moments before each change from one number to another.
+func before(from, to int) []moment {
+	var moments []moment
+	for n := from; n <= to; n++ {
+		moments = append(moments, moment{fmt.Sprintf("before change %d", n), systemtest.CutAt(n)})
+	}
+	return moments
 }
 
 // losses lists what is tried to lose of changes that are not synced after a kill.
@@ -188,15 +210,6 @@ func (p *proof) losses(pending int) []systemtest.Loss {
 		losses = append(losses[:2], losses[len(losses)-4:]...)
 	}
 	return losses
-}
-
-// upTo lists the moments from 1 to n.
-func upTo(n int) []int {
-	all := make([]int, n)
-	for i := range all {
-		all[i] = i + 1
-	}
-	return all
 }
 
 func TestL0PowerCut(t *testing.T) {

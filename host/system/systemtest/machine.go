@@ -108,6 +108,20 @@ func CutAt(n int) func(Op) error {
 	}
 }
 
+// CutBehind is a hook that cuts the machine before the change behind the calls of
+// these names at one place, once they were made in this order.
+func CutBehind(where string, names ...string) func(Op) error {
+	return func(op Op) error {
+		switch {
+		case len(names) == 0 && op.Changes:
+			return ErrCut
+		case len(names) > 0 && op.Where == where && op.Name == names[0]:
+			names = names[1:]
+		}
+		return nil
+	}
+}
+
 // FailAt is a hook under which the nth call from now fails with err, once.
 func FailAt(n int, err error) func(Op) error {
 	return func(Op) error {
