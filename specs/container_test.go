@@ -90,6 +90,12 @@ func (s shop) declare(image, secret string) (string, error) {
 	return string(b), err
 }
 
+// digestOf is the digest that an image is named by.
+func digestOf(image string) string {
+	_, digest, _ := strings.Cut(image, "@")
+	return digest
+}
+
 // answers is what the program says with a secret.
 func answers(secret string) string {
 	return fmt.Sprintf(`["a b" "100 %% $HOME"] "hello \"you\" $HOME" %x`, sha256.Sum256([]byte(secret)))
@@ -98,7 +104,7 @@ func answers(secret string) string {
 // whatRuns names the container that runs, and the run of its service.
 const whatRuns = `podman container inspect --format '{{.Id}}' mesh-shop; systemctl show --property=InvocationID mesh-shop.service`
 
-var _ = Describe("A container", Label("apply"), Ordered, func() {
+var _ = Describe("A container", Label("apply", "container"), Ordered, func() {
 	var (
 		s   shop
 		one *bench.Machine
@@ -113,8 +119,9 @@ var _ = Describe("A container", Label("apply"), Ordered, func() {
 		Expect(err).NotTo(HaveOccurred())
 		return status
 	}
+	// Whoever calls while podman makes the container's network is answered by nobody.
 	says := func(ctx context.Context) string {
-		return strings.TrimSpace(one.Sh(ctx, "bash -c 'exec 3<>/dev/tcp/127.0.0.1/8080 && cat <&3'").Stdout)
+		return strings.TrimSpace(one.Sh(ctx, "timeout 10 bash -c 'exec 3<>/dev/tcp/127.0.0.1/8080 && cat <&3'").Stdout)
 	}
 
 	BeforeAll(func(ctx SpecContext) {
@@ -161,9 +168,32 @@ var _ = Describe("A container", Label("apply"), Ordered, func() {
 		Expect(reconcile(ctx, s.second, secret).Statuses()).To(HaveKeyWithValue("shop/shop", "changed"))
 		Expect(one.Sh(ctx, whatRuns).Stdout).NotTo(Equal(before))
 		Expect(one.Sh(ctx, "podman container inspect --format '{{.ImageName}}' mesh-shop").Stdout).To(ContainSubstring(s.second))
+		Expect(one.Sh(ctx, "podman images --all --no-trunc --format '{{.Digest}}'").Stdout).To(Equal(digestOf(s.second) + "\n"))
 		Expect(one.Sh(ctx, "journalctl --no-pager --unit=mesh-shop.service | grep --count ': Started mesh-shop.service'").Stdout).To(Equal("2\n"))
 
 		Expect(reconcile(ctx, s.second, "another\n").Statuses()).To(HaveKeyWithValue("shop/shop", "changed"))
 		Expect(says(ctx)).To(Equal(answers("another\n")))
 	}, SpecTimeout(6*time.Minute))
+
+	It("comes back when somebody removes it, or its file, and after a power cut", func(ctx SpecContext) {
+		Expect(one.Sh(ctx, "systemctl stop mesh-shop.service && rm /etc/containers/systemd/mesh-shop.container && systemctl daemon-reload").Err()).To(Succeed())
+		reconcile(ctx, s.second, "another\n")
+		Expect(says(ctx)).To(Equal(answers("another\n")))
+
+		Expect(one.Cut(ctx).Err()).To(Succeed())
+		Expect(one.PowerOn(ctx).Err()).To(Succeed())
+		Eventually(ctx, func(ctx context.Context) string { return says(ctx) }).
+			WithTimeout(2 * time.Minute).WithPolling(2 * time.Second).Should(Equal(answers("another\n")))
+	}, SpecTimeout(6*time.Minute))
+
+	It("goes with all that was made for it", func(ctx SpecContext) {
+		Expect(one.Write(ctx, "/root/nothing.json", `{"format":1,"resources":[]}`)).To(Succeed())
+		Expect(one.Sh(ctx, "mesh-host reconcile /root/nothing.json").Err()).To(Succeed())
+		Expect(one.Sh(ctx, "systemctl is-active mesh-shop.service").Stdout).To(Equal("inactive\n"))
+		Expect(one.Sh(ctx, "ls /etc/containers/systemd/ /etc/shop /usr/bin/podman /srv/shop 2>/dev/null").Stdout).NotTo(ContainSubstring("shop"))
+		Expect(one.Sh(ctx, "cat /var/lib/containers/storage/overlay-images/images.json").Stdout).NotTo(ContainSubstring(digestOf(s.second)))
+		status, err := one.Host(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(status.Left).To(BeEmpty())
+	}, SpecTimeout(4*time.Minute))
 })

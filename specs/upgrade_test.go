@@ -28,10 +28,11 @@ find * -path DEBIAN -prune -o -type f -print0 | xargs -0 md5sum >DEBIAN/md5sums
 cd ..
 dpkg-deb -b -Znone tree "other-$VERSION.deb" >/dev/null`
 
-// crashing is a program that does not work, and itCrashed what is remembered of
-// it. More of them run under a systemd without a machine: see cmd/host.
+// crashing is a program that does not work, after a while in which the power can be
+// cut, and itCrashed what is remembered of it. More of them run under a systemd
+// without a machine: see cmd/host.
 const (
-	crashing  = "#!/bin/sh\nkill -SEGV $$\n"
+	crashing  = "#!/bin/sh\n[ \"$1\" != run ] || sleep 10\nkill -SEGV $$\n"
 	itCrashed = "it was killed by SIGSEGV"
 )
 
@@ -66,15 +67,10 @@ END
 systemctl daemon-reload
 systemctl restart mesh-host`
 
-// declare makes a bundle of one package, the host's own, and what it needs.
-const declare = `set -e
-cd /root
-mkdir -p content
-digest=$(sha256sum <"$DEB" | cut -d' ' -f1)
-cp "$DEB" "content/$digest"
-printf '{"format":2,"resources":[{"id":"host/package","package":{"name":"mesh-host","version":"%s","blob":{"digest":"%s","bytes":%d}}}]}' \
-	"$VERSION" "$digest" "$(stat -c %s "$DEB")" >bundle.json
-mesh-host reconcile bundle.json`
+// asShipped takes that back.
+const asShipped = `rm -r /etc/systemd/system/mesh-host.service.d
+systemctl daemon-reload
+systemctl restart mesh-host`
 
 // dpkgHas is what dpkg knows of the host; it says, too, what of it is not as it
 // was installed.
@@ -110,40 +106,76 @@ func isBroken(ctx context.Context, m *bench.Machine, broken, version, reason str
 	}).WithTimeout(4 * time.Minute).WithPolling(2 * time.Second).Should(Succeed())
 }
 
+// onTrial waits until a version is on trial. The one that is kept says so: the
+// other may say nothing.
+func onTrial(ctx context.Context, m *bench.Machine, version string) {
+	GinkgoHelper()
+	Eventually(ctx, func(g Gomega, ctx context.Context) {
+		var status bench.HostStatus
+		g.Expect(m.JSON(ctx, "/var/lib/mesh-host/program/good status --json", &status)).To(Succeed())
+		g.Expect(status.Program.Trial).NotTo(BeNil())
+		g.Expect(status.Program.Trial.Version).To(Equal(version))
+	}).WithTimeout(4 * time.Minute).WithPolling(200 * time.Millisecond).Should(Succeed())
+}
+
+// seenByThePlane waits until the plane sees a node up, with a version, and with
+// what is declared to it come to this.
+func seenByThePlane(ctx context.Context, w *walk, node, version string, host OmegaMatcher) {
+	GinkgoHelper()
+	Eventually(ctx, func(g Gomega, ctx context.Context) {
+		n, err := w.one.Node(ctx, node)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(n.State).To(Equal("connected"))
+		g.Expect(n.HostVersion).To(Equal(version))
+		g.Expect(n.Acknowledged).NotTo(BeNil())
+		g.Expect(n.Acknowledged.Generation).To(Equal(n.Declared.Generation))
+		g.Expect(n.Results).To(ContainElement(And(HaveField("ID", "host/package"), host)))
+	}).WithTimeout(3 * time.Minute).WithPolling(2 * time.Second).Should(Succeed())
+}
+
 var _ = Describe("Another version of the host", Label("upgrade"), func() {
-	It("case H4: is declared, proves itself, and is replaced by the one before when it does not", func(ctx SpecContext) {
-		mesh, raised := lab().Raise(ctx, "single", runID+"-upgrade")
-		keep(mesh, []string{"one"})
+	It("case H4: is declared to all nodes, proves itself, and is replaced by the one before where it does not, whatever the power does", func(ctx SpecContext) {
+		w := theMesh(ctx)
+		nodes := map[string]*bench.Machine{"one": w.one, "two": w.two}
 		DeferCleanup(func(ctx SpecContext) {
-			forget(mesh)
-			Expect(mesh.Destroy(ctx).Err()).To(Succeed())
-		}, NodeTimeout(2*time.Minute))
-		Expect(raised.Err()).To(Succeed())
-		one := mesh.Machine("one")
-		first := install(ctx, one)
-		Expect(one.Sh(ctx, quick).Err()).To(Succeed())
-		proved(ctx, one, first.HostVersion)
+			Expect(w.one.Sh(ctx, "mesh-plane host unset").Err()).To(Succeed())
+			for name, m := range nodes {
+				Expect(m.Sh(ctx, asShipped).Err()).To(Succeed())
+				n, err := w.one.Node(ctx, name)
+				Expect(err).NotTo(HaveOccurred())
+				Expect(converged(ctx, m, n.Declared.Generation).Statuses()).NotTo(HaveKey("host/package"))
+			}
+		}, NodeTimeout(6*time.Minute))
+		for _, m := range nodes {
+			Expect(m.Sh(ctx, quick).Err()).To(Succeed())
+		}
+		for _, m := range nodes {
+			proved(ctx, m, w.installed.HostVersion)
+		}
 
 		const good = "9.0"
-		By("declaring a version that works")
-		deb := packed(ctx, one, good, builtHost(ctx, good))
-		Expect(one.Sh(ctx, "VERSION="+good+" DEB="+deb+"\n"+declare).Err()).To(Succeed())
-		status := proved(ctx, one, good)
-		Expect(status.Program.Kept.Package).NotTo(BeEmpty())
-		Expect(dpkgHas(ctx, one)).To(Equal(good + " installed"))
+		By("giving the plane a version that works")
+		deb := packed(ctx, w.one, good, builtHost(ctx, good))
+		Expect(w.one.Sh(ctx, "mesh-plane host set "+deb).Err()).To(Succeed())
+		for name, m := range nodes {
+			Expect(proved(ctx, m, good).Program.Kept.Package).NotTo(BeEmpty())
+			Expect(dpkgHas(ctx, m)).To(Equal(good + " installed"))
+			seenByThePlane(ctx, w, name, good, HaveField("Status", "in_sync"))
+		}
 
 		const bad = "9.1"
-		By("declaring a version that does not")
-		deb = packed(ctx, one, bad, crashing)
-		Expect(one.Sh(ctx, "VERSION="+bad+" DEB="+deb+"\n"+declare).Err()).To(Succeed())
-		isBroken(ctx, one, bad, good, itCrashed)
-		Eventually(ctx, func(g Gomega, ctx context.Context) {
-			g.Expect(dpkgHas(ctx, one)).To(Equal(good + " installed"))
-			status, err := one.Host(ctx)
-			g.Expect(err).NotTo(HaveOccurred())
-			g.Expect(status.Resources).To(ContainElement(And(HaveField("Status", "failed"), HaveField("Reason",
-				And(ContainSubstring("version "+bad+" is broken since "), ContainSubstring(itCrashed), ContainSubstring("not tried again"))))))
-		}).WithTimeout(3 * time.Minute).WithPolling(2 * time.Second).Should(Succeed())
-		Expect(one.Sh(ctx, "mesh-host --version").Stdout).To(ContainSubstring(good))
-	}, SpecTimeout(20*time.Minute))
+		By("giving it one that does not, and cutting the power of a machine that tries it")
+		deb = packed(ctx, w.one, bad, crashing)
+		Expect(w.one.Sh(ctx, "mesh-plane host set "+deb).Err()).To(Succeed())
+		onTrial(ctx, w.two, bad)
+		Expect(w.two.Cut(ctx).Err()).To(Succeed())
+		Expect(w.two.PowerOn(ctx).Err()).To(Succeed())
+		for name, m := range nodes {
+			isBroken(ctx, m, bad, good, itCrashed)
+			seenByThePlane(ctx, w, name, good, And(HaveField("Status", "failed"), HaveField("Reason",
+				And(ContainSubstring("version "+bad+" is broken since "), ContainSubstring(itCrashed), ContainSubstring("not tried again")))))
+			Eventually(ctx, dpkgHas).WithArguments(m).WithTimeout(time.Minute).WithPolling(2 * time.Second).Should(Equal(good + " installed"))
+			Expect(m.Sh(ctx, "mesh-host --version").Stdout).To(ContainSubstring(good))
+		}
+	}, SpecTimeout(25*time.Minute))
 })
