@@ -36,9 +36,9 @@ func (e echoes) Dial(ctx context.Context, port uint16) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer l.Close()
 	go func() {
 		conn, err := l.Accept()
+		l.Close() // not before: whoever is not accepted yet would be reset
 		if err != nil {
 			return
 		}
@@ -47,7 +47,11 @@ func (e echoes) Dial(ctx context.Context, port uint16) (net.Conn, error) {
 			fmt.Fprintf(conn, "%s: %s\n", e.name, lines.Text())
 		}
 	}()
-	return (&net.Dialer{}).DialContext(ctx, "tcp4", l.Addr().String())
+	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp4", l.Addr().String())
+	if err != nil {
+		l.Close()
+	}
+	return conn, err
 }
 
 func (echoes) Close() error { return nil }
