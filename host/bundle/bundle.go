@@ -38,13 +38,9 @@ func (e *EnrolledError) Error() string {
 }
 
 // Accept reads a bundle strictly and makes the record of it. It touches nothing.
-// Errors are those of declaration.ParseBundle.
+// Errors are those of declaration.ReadBundle.
 func Accept(text []byte, now time.Time) (store.Accepted, error) {
-	b, err := declaration.ParseBundle(text)
-	if err != nil {
-		return store.Accepted{}, err
-	}
-	digest, err := b.Digest()
+	b, digest, err := declaration.ReadBundle(text)
 	if err != nil {
 		return store.Accepted{}, err
 	}

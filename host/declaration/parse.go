@@ -66,6 +66,24 @@ func ParseBundle(b []byte) (Bundle, error) {
 	return v, nil
 }
 
+// ReadBundle is ParseBundle with the bundle's Digest, which is computed while the
+// bundle is checked: of a large one each takes as long.
+func ReadBundle(b []byte) (v Bundle, digest string, err error) {
+	if err := decodeStrict("bundle", b, &v); err != nil {
+		return Bundle{}, "", err
+	}
+	checked := make(chan error)
+	go func() { checked <- withPositions(b, reflect.TypeFor[Bundle](), v.Check()) }()
+	digest, err = v.Digest()
+	if wrong := <-checked; wrong != nil {
+		err = wrong // a bundle that is wrong has no digest
+	}
+	if err != nil {
+		return Bundle{}, "", err
+	}
+	return v, digest, nil
+}
+
 // Encode writes the bundle for people and machines: indented, deterministic,
 // with a final newline. It refuses what Check refuses.
 func (b Bundle) Encode() ([]byte, error) {

@@ -274,8 +274,15 @@ func FuzzParseBundle(f *testing.F) {
 	f.Add([]byte(`{"format":1,"resources":[{}]}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		bundle, err := declaration.ParseBundle(b)
+		named, digest, refused := declaration.ReadBundle(b)
+		if fmt.Sprint(err) != fmt.Sprint(refused) {
+			t.Fatalf("parsed: %v; read with its digest: %v", err, refused)
+		}
 		if err != nil {
 			return
+		}
+		if want, err := bundle.Digest(); err != nil || digest != want || !cmp.Equal(bundle, named) {
+			t.Fatalf("read with the digest %s, which is %s; %v", digest, want, err)
 		}
 		text, err := bundle.Encode()
 		if err != nil {

@@ -133,7 +133,9 @@ func (s *Services) Reread(ctx context.Context) error {
 	return reload(ctx, conn)
 }
 
-// Stop stops the unit and reads back that it is not active.
+// Stop stops the unit and reads back that it is not active. One whose program says
+// that it failed when it is told to end is stopped all the same, and not left as one
+// that failed: systemd would list it even when it is not there any more.
 func (s *Services) Stop(ctx context.Context, name string) error {
 	return s.job(ctx, "stop", name, (*dbus.Conn).StopUnitContext)
 }
@@ -170,7 +172,7 @@ func (s *Services) job(ctx context.Context, what, name string, start begin) erro
 	}
 	active := unit.Active == "active" || unit.Active == "reloading"
 	if result == "done" && active == (what != "stop") {
-		return nil
+		return forgive(ctx, conn, name, unit)
 	}
 	return fmt.Errorf("%s %s: %s: look at `journalctl -u %s`", what, name, why(result, unit, props), name)
 }
@@ -211,10 +213,16 @@ func refresh(ctx context.Context, conn *dbus.Conn, name string) error {
 	case "masked":
 		return fmt.Errorf("unit %s is masked on this machine: `systemctl unmask %s` if that is not meant", name, name)
 	}
-	if unit.Active == "failed" {
-		if err := conn.ResetFailedUnitContext(ctx, name); err != nil {
-			return fmt.Errorf("clear the failure of %s: %v", name, err)
-		}
+	return forgive(ctx, conn, name, unit)
+}
+
+// forgive clears a unit's failure, where it has one.
+func forgive(ctx context.Context, conn *dbus.Conn, name string, unit Unit) error {
+	if unit.Active != "failed" {
+		return nil
+	}
+	if err := conn.ResetFailedUnitContext(ctx, name); err != nil {
+		return fmt.Errorf("clear the failure of %s: %v", name, err)
 	}
 	return nil
 }

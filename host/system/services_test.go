@@ -19,6 +19,7 @@ var unitFiles = map[systemtest.UnitBehaviour]string{
 	systemtest.UnitGood:      "[Service]\nExecStart=/bin/sleep infinity\n[Install]\nWantedBy=multi-user.target\n",
 	systemtest.UnitFails:     "[Service]\nType=exec\nExecStart=/nowhere/program\n",
 	systemtest.UnitCondition: "[Unit]\nConditionPathExists=/nowhere\n[Service]\nExecStart=/bin/sleep infinity\n",
+	systemtest.UnitRude:      "[Service]\nType=exec\nExecStart=/bin/sh -c 'trap \"exit 2\" TERM; sleep infinity & wait'\n",
 	systemtest.UnitStatic:    "[Service]\nExecStart=/bin/sleep infinity\n",
 }
 

@@ -24,6 +24,7 @@ func TestServiceConformanceOfTheFake(t *testing.T) {
 		systemtest.UnitGood:      {},
 		systemtest.UnitFails:     {Fails: "no such program"},
 		systemtest.UnitCondition: {Skipped: true},
+		systemtest.UnitRude:      {},
 		systemtest.UnitStatic:    {Enabled: "static"},
 	}
 	systemtest.ServiceConformance(t, m, func(_ *testing.T, b systemtest.UnitBehaviour) string {

@@ -16,6 +16,7 @@ const (
 	UnitGood      UnitBehaviour = "good"      // runs until it is stopped, and can be enabled
 	UnitFails     UnitBehaviour = "fails"     // cannot be started
 	UnitCondition UnitBehaviour = "condition" // is skipped, because a condition is not met
+	UnitRude      UnitBehaviour = "rude"      // runs until it is stopped, and says that it failed then
 	UnitStatic    UnitBehaviour = "static"    // runs until it is stopped, and has no say in starting at boot
 )
 
@@ -96,6 +97,13 @@ func ServiceConformance(t *testing.T, s resource.Services, place func(t *testing
 			}
 		}
 		if u := look(t, name); u.Active != "failed" {
+			t.Errorf("%+v", u)
+		}
+	})
+	t.Run("a unit that fails when it is told to end", func(t *testing.T) {
+		name := place(t, UnitRude)
+		do(t, s.Start(t.Context(), name), s.Stop(t.Context(), name))
+		if u := look(t, name); u.Active != "inactive" {
 			t.Errorf("%+v", u)
 		}
 	})
