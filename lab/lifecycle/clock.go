@@ -48,9 +48,15 @@ func (s *striker) setClock(ctx context.Context, m Machine) error {
 		if f.Kind != fault.ClockStep || f.State != InForce || !f.strikes(m) {
 			continue
 		}
-		if err := s.inside(ctx, m, "step-again", f.Name, int64(f.By)); err != nil {
+		if err := s.stepAgain(ctx, m, f); err != nil {
 			return fmt.Errorf("fault %s: %w", f.Name, err)
 		}
 	}
 	return nil
+}
+
+// stepAgain has a clock that was set since take the step of a fault once more,
+// whatever the guest remembers of it.
+func (s *striker) stepAgain(ctx context.Context, m Machine, f FaultRecord) error {
+	return s.inside(ctx, m, "step-again", f.Name, int64(f.By))
 }

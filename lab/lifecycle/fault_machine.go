@@ -219,8 +219,8 @@ func (s *striker) again(ctx context.Context, m Machine) error {
 				continue
 			}
 			err := error(nil)
-			if f.Kind == fault.ClockStep { // whatever the guest remembers, its clock was set since
-				err = s.inside(ctx, m, "step-again", f.Name, int64(f.By))
+			if f.Kind == fault.ClockStep {
+				err = s.stepAgain(ctx, m, f)
 			} else {
 				err = s.strikeMachine(ctx, f.Fault, m, t)
 			}

@@ -132,7 +132,7 @@ func (h *Held) StrikeAgain(ctx context.Context, clockKept bool, machines ...Mach
 					err = s.strikeMachine(ctx, f.Fault, m, t)
 				case fault.ClockStep:
 					if !clockKept && !paused {
-						err = s.inside(ctx, m, "step-again", f.Name, int64(f.By))
+						err = s.stepAgain(ctx, m, f)
 					}
 				}
 				if err != nil {

@@ -147,24 +147,24 @@ func (s *Server) Run(ctx context.Context, l net.Listener) error {
 
 func (s *Server) handler() http.Handler {
 	mux := http.NewServeMux()
-	handle(mux, s, procedureIssueToken, maxRequestBytes, s.issueToken)
-	handle(mux, s, procedureNodes, maxRequestBytes, s.nodes)
-	handle(mux, s, procedureNode, maxRequestBytes, s.node)
-	handle(mux, s, procedureRetire, maxRequestBytes, s.retire)
-	handle(mux, s, procedureRemove, maxRequestBytes, s.remove)
-	handle(mux, s, procedureAssign, maxRequestBytes, s.assign)
-	handle(mux, s, procedureModules, maxRequestBytes, s.modules)
-	handle(mux, s, procedureConfigure, maxRequestBytes, s.configure)
-	handle(mux, s, procedureHost, maxRequestBytes, s.host)
-	handle(mux, s, procedureSetHost, maxDebBytes, s.setHost)
-	handle(mux, s, procedureUnsetHost, maxRequestBytes, s.unsetHost)
+	handle(mux, s, procedureIssueToken, s.issueToken)
+	handle(mux, s, procedureNodes, s.nodes)
+	handle(mux, s, procedureNode, s.node)
+	handle(mux, s, procedureRetire, s.retire)
+	handle(mux, s, procedureRemove, s.remove)
+	handle(mux, s, procedureAssign, s.assign)
+	handle(mux, s, procedureModules, s.modules)
+	handle(mux, s, procedureConfigure, s.configure)
+	handle(mux, s, procedureHost, s.host)
+	handle(mux, s, procedureSetHost, s.setHost, connect.WithReadMaxBytes(maxDebBytes))
+	handle(mux, s, procedureUnsetHost, s.unsetHost)
 	return mux
 }
 
 // handle serves one procedure. Refusals are told as they are; other errors are
 // the plane's own, logged here and told in full, since the caller is its
-// operator.
-func handle[Req, Res any](mux *http.ServeMux, s *Server, procedure string, maxBytes int, call func(context.Context, *Req) (*Res, error)) {
+// operator. options override those that all procedures have.
+func handle[Req, Res any](mux *http.ServeMux, s *Server, procedure string, call func(context.Context, *Req) (*Res, error), options ...connect.HandlerOption) {
 	mux.Handle(procedure, connect.NewUnaryHandler(procedure, func(ctx context.Context, req *connect.Request[Req]) (*connect.Response[Res], error) {
 		res, err := call(ctx, req.Msg)
 		if r := refusal.Of(err); r != nil {
@@ -175,7 +175,7 @@ func handle[Req, Res any](mux *http.ServeMux, s *Server, procedure string, maxBy
 			return nil, connect.NewError(connect.CodeInternal, err)
 		}
 		return connect.NewResponse(res), nil
-	}, connect.WithCodec(link.Codec{}), connect.WithReadMaxBytes(maxBytes)))
+	}, append([]connect.HandlerOption{connect.WithCodec(link.Codec{}), connect.WithReadMaxBytes(maxRequestBytes)}, options...)...))
 }
 
 func (s *Server) issueToken(ctx context.Context, r *TokenRequest) (*TokenResponse, error) {

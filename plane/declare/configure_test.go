@@ -15,8 +15,8 @@ import (
 	"mesh/plane/registry"
 )
 
-// planeFile is the configuration that the newest declaration of a node holds.
-func planeFile(t *testing.T, p *planetest.Plane, name string) string {
+// newest is the newest declaration of a node.
+func newest(t *testing.T, p *planetest.Plane, name string) declaration.Declaration {
 	t.Helper()
 	n := p.Node(t, name)
 	signed, err := p.Store.Signed(t.Context(), n.Key, n.Declared.Digest)
@@ -27,6 +27,13 @@ func planeFile(t *testing.T, p *planetest.Plane, name string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return d
+}
+
+// planeFile is the configuration that the newest declaration of a node holds.
+func planeFile(t *testing.T, p *planetest.Plane, name string) string {
+	t.Helper()
+	d := newest(t, p, name)
 	for _, r := range d.Resources {
 		if r.ID == "plane/config" {
 			return r.File.Content

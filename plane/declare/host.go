@@ -32,11 +32,16 @@ type HostSetting struct {
 
 // host is what n shall have of mesh-host; nil means whichever it has.
 func (k knowledge) host(n registry.Node) *declaration.Package {
-	i := slices.IndexFunc(k.hosts, func(p registry.HostPackage) bool { return p.Architecture == n.Profile.Architecture })
+	i := k.hostFor(n.Profile.Architecture)
 	if i < 0 || !readsHost(n.Profile) || Spares(k.hosts[i], n.Profile) {
 		return nil
 	}
 	return hostPackage(k.hosts[i])
+}
+
+// hostFor finds the package for an architecture in k.hosts; -1 where there is none.
+func (k knowledge) hostFor(architecture string) int {
+	return slices.IndexFunc(k.hosts, func(p registry.HostPackage) bool { return p.Architecture == architecture })
 }
 
 // Spares tells whether p is not declared to a node with this profile because a
@@ -73,7 +78,7 @@ func (d *Declarer) SetHost(ctx context.Context, deb []byte, downgrade bool) (Hos
 	done := HostSetting{Package: p}
 	done.Package.Content.Data = ""
 	err = d.changeHost(ctx, &done, func(k *knowledge, nodes []registry.Node) (registry.Change, error) {
-		i := slices.IndexFunc(k.hosts, func(o registry.HostPackage) bool { return o.Architecture == p.Architecture })
+		i := k.hostFor(p.Architecture)
 		if i >= 0 && k.hosts[i].Version == p.Version {
 			if k.hosts[i].Content.Blob != p.Content.Blob {
 				return registry.Change{}, refuseHost(fmt.Sprintf("version %s for %s is declared already, with the digest %s, and this is another package of that version (%s): nodes would not install it",
@@ -190,10 +195,9 @@ func newerThan(p registry.HostPackage, nodes []registry.Node) []string {
 func (k knowledge) unreached(p registry.HostPackage, nodes []registry.Node) []string {
 	var other, old, spared []string
 	for _, n := range nodes {
-		has := slices.ContainsFunc(k.hosts, func(o registry.HostPackage) bool { return o.Architecture == n.Profile.Architecture })
 		switch {
 		case n.Retiring():
-		case !has:
+		case k.hostFor(n.Profile.Architecture) < 0:
 			other = append(other, fmt.Sprintf("%s (%s)", n.Name, n.Profile.Architecture))
 		case !readsHost(n.Profile):
 			old = append(old, fmt.Sprintf("%s (%s)", n.Name, n.Profile.HostVersion))

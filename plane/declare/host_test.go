@@ -18,15 +18,7 @@ import (
 // hostOf is the package of mesh-host that the newest declaration of a node names.
 func hostOf(t *testing.T, p *planetest.Plane, name string) *declaration.Package {
 	t.Helper()
-	n := p.Node(t, name)
-	signed, err := p.Store.Signed(t.Context(), n.Key, n.Declared.Digest)
-	if err != nil {
-		t.Fatal(err)
-	}
-	d, _, err := declaration.Open(signed, p.Mesh.DeclarationKey.Public())
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := newest(t, p, name)
 	for _, r := range d.Resources {
 		if r.Package != nil && r.Package.Name == "mesh-host" {
 			return r.Package

@@ -22,6 +22,15 @@ import (
 // after that many bytes, if they are above zero.
 func answering(t *testing.T, answers, hangUpAfter int, silent func()) (socket string) {
 	t.Helper()
+	socket, end := sessions(t, func(conn net.Conn) { answer(conn, answers, hangUpAfter, silent, func(uint32) {}) })
+	t.Cleanup(end)
+	return socket
+}
+
+// sessions has session run for each connection with a socket until end, which
+// waits for all of them.
+func sessions(t *testing.T, session func(net.Conn)) (socket string, end func()) {
+	t.Helper()
 	socket = filepath.Join(t.TempDir(), "sock")
 	l, err := net.Listen("unix", socket)
 	if err != nil {
@@ -34,14 +43,24 @@ func answering(t *testing.T, answers, hangUpAfter int, silent func()) (socket st
 			if err != nil {
 				return
 			}
-			serving.Go(func() { answer(conn, answers, hangUpAfter, silent, func(uint32) {}) })
+			serving.Go(func() { session(conn) })
 		}
 	})
-	t.Cleanup(func() {
+	return socket, func() {
 		_ = l.Close()
 		serving.Wait()
-	})
-	return socket
+	}
+}
+
+// question reads a question to its end, and gives its header; false when there is
+// no other one.
+func question(conn net.Conn) (header []byte, asked bool) {
+	header = make([]byte, 28)
+	if _, err := io.ReadFull(conn, header); err != nil {
+		return nil, false
+	}
+	_, err := io.CopyN(io.Discard, conn, int64(binary.BigEndian.Uint32(header))-28)
+	return header, err == nil
 }
 
 // replies are what a daemon answers, by procedure, beside nothing (libvirt's
@@ -60,11 +79,8 @@ const deregister = 317
 func answer(conn net.Conn, answers, hangUpAfter int, silent func(), asked func(procedure uint32)) {
 	defer conn.Close()
 	for {
-		header := make([]byte, 28)
-		if _, err := io.ReadFull(conn, header); err != nil {
-			return
-		}
-		if _, err := io.CopyN(io.Discard, conn, int64(binary.BigEndian.Uint32(header))-28); err != nil {
+		header, ok := question(conn)
+		if !ok {
 			return
 		}
 		procedure := binary.BigEndian.Uint32(header[12:])

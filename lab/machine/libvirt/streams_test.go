@@ -7,9 +7,7 @@ import (
 	"image/png"
 	"io"
 	"net"
-	"path/filepath"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
@@ -68,23 +66,10 @@ func TestScreenshotOfADaemonThatGoesOn(t *testing.T) {
 	if err := png.Encode(&picture, image.NewGray(image.Rect(0, 0, 3, 2))); err != nil {
 		t.Fatal(err)
 	}
-	l, err := net.Listen("unix", filepath.Join(t.TempDir(), "sock"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var serving sync.WaitGroup
-	serving.Go(func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			serving.Go(func() { showing(conn, picture.Bytes()) })
-		}
-	})
+	socket, end := sessions(t, func(conn net.Conn) { showing(conn, picture.Bytes()) })
 	done := make(chan error, 1)
 	go func() {
-		h := libvirt.At(l.Addr().String())
+		h := libvirt.At(socket)
 		for range 60 {
 			if _, err := h.Screenshot(t.Context(), "one"); err != nil {
 				done <- err
@@ -101,8 +86,7 @@ func TestScreenshotOfADaemonThatGoesOn(t *testing.T) {
 	case <-time.After(time.Minute):
 		t.Fatal("it waits for ever") // nothing ends it, so nobody is waited for
 	}
-	_ = l.Close()
-	serving.Wait()
+	end()
 }
 
 // showing is a daemon's session with one machine, whose display shows a picture.
@@ -110,11 +94,8 @@ func showing(conn net.Conn, picture []byte) {
 	defer conn.Close()
 	const describe, screenshot = 14, 211
 	for {
-		header := make([]byte, 28)
-		if _, err := io.ReadFull(conn, header); err != nil {
-			return
-		}
-		if _, err := io.CopyN(io.Discard, conn, int64(binary.BigEndian.Uint32(header))-28); err != nil {
+		header, ok := question(conn)
+		if !ok {
 			return
 		}
 		procedure, serial := binary.BigEndian.Uint32(header[12:]), int32(binary.BigEndian.Uint32(header[20:]))

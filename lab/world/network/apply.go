@@ -1,7 +1,6 @@
 package network
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -9,9 +8,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strings"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
@@ -229,17 +226,8 @@ func (b *Builder) load(ctx context.Context, space, ruleset string) error {
 
 // load hands a ruleset to the namespace that this thread is in.
 func load(ctx context.Context, ruleset string) error {
-	cmd := exec.CommandContext(ctx, "nft", "-f", "-")
-	cmd.Stdin = strings.NewReader(ruleset)
-	var said bytes.Buffer
-	cmd.Stderr = &said
-	err := cmd.Run()
-	if errors.Is(err, exec.ErrNotFound) {
-		return fmt.Errorf("load filter: the program nft is missing; install the package nftables")
-	}
-	if err != nil {
-		return fmt.Errorf("load filter: %v: %s; `lab verify` shows what this machine's kernel cannot do",
-			err, strings.TrimSpace(said.String()))
+	if _, err := run(ctx, "nft", ruleset, "-f", "-"); err != nil {
+		return fmt.Errorf("load filter: %v", err)
 	}
 	return nil
 }

@@ -52,9 +52,7 @@ func (m Memory) Check() error {
 // if the mappings had just been used: that they end is of no use to anybody.
 func elements(mappings []Mapping) string {
 	var b strings.Builder
-	for _, name := range []string{"seen", "owner", "taken"} {
-		fmt.Fprintf(&b, "flush %s inet lab %s\n", map[bool]string{true: "set", false: "map"}[name == "taken"], name)
-	}
+	b.WriteString("flush map inet lab seen\nflush map inet lab owner\nflush set inet lab taken\n")
 	for _, m := range mappings {
 		outside := fmt.Sprintf("%s . %d", m.Protocol, m.Outside.Port())
 		fmt.Fprintf(&b, "add element inet lab seen { %s . %s . %d : %s . %d }\n",

@@ -1,13 +1,11 @@
 package network
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/netip"
-	"os/exec"
 	"strings"
 
 	"github.com/vishvananda/netlink"
@@ -117,20 +115,4 @@ func mapping(key, value []any) (Mapping, error) {
 	inside, err := netip.ParseAddrPort(fmt.Sprintf("%v:%v", key[1], key[2]))
 	outside, err2 := netip.ParseAddrPort(fmt.Sprintf("%v:%v", value[0], value[1]))
 	return Mapping{Protocol: protocol, Inside: inside, Outside: outside}, errors.Join(err, err2)
-}
-
-// run runs a program in the namespace that this thread is in, and gives what it
-// answers.
-func run(ctx context.Context, program, stdin string, args ...string) ([]byte, error) {
-	cmd := exec.CommandContext(ctx, program, args...)
-	var answer, said bytes.Buffer
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(stdin), &answer, &said
-	err := cmd.Run()
-	if errors.Is(err, exec.ErrNotFound) {
-		return nil, fmt.Errorf("the program %s is missing; `lab install` installs it", program)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%s: %v: %s", program, err, strings.TrimSpace(said.String()))
-	}
-	return answer.Bytes(), nil
 }
