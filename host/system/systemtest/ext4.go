@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"syscall"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -114,13 +114,21 @@ func (e *Ext4) Shutdown(flag ShutdownFlag) error {
 	return nil
 }
 
-// Unmount ends the mount and its loop device. Nothing on it may be open.
+// unmountLimit is how long something on a file system may still be open that is
+// about to be closed.
+const unmountLimit = 10 * time.Second
+
+// Unmount ends the mount and its loop device. Nothing on it may be open in this
+// process. A process that this one starts has everything open that this one has,
+// until its program begins, which the kernel tells nobody of: it lets this one go on
+// (execve(2), vfork(2)) before it closes what the program is not to have.
 func (e *Ext4) Unmount() error {
-	// A process that is just being started has everything open that this one has,
-	// until its program begins.
-	syscall.ForkLock.RLock()
-	defer syscall.ForkLock.RUnlock()
-	if err := unix.Unmount(e.at, 0); err != nil {
+	err := unix.Unmount(e.at, 0)
+	for begun := time.Now(); errors.Is(err, unix.EBUSY) && time.Since(begun) < unmountLimit; {
+		time.Sleep(time.Millisecond)
+		err = unix.Unmount(e.at, 0)
+	}
+	if err != nil {
 		return errors.Join(fmt.Errorf("unmount %s: %w", e.at, err), unix.Unmount(e.at, unix.MNT_DETACH))
 	}
 	return nil
