@@ -7,14 +7,17 @@ import (
 	"net"
 )
 
-// streams is a connection on which nothing comes of a stream after its end. A
-// daemon goes on: it may call the end that it has told of an unexpected one. The
-// library takes what comes then for an answer that somebody waits for, and where
-// nobody does, its reader and who asked wait for each other for ever.
+// streams is a connection on which nothing comes of a call after the library has
+// taken it for ended. A daemon goes on: it may call the end that it has told of an
+// unexpected one, or begin with a stream before it has answered the call, and the
+// library takes the first packet for the answer then, and the answer for the end.
+// What comes for a call that nobody waits for lets the library's reader and who
+// asked wait for each other for ever. One call at a time is made on it.
 type streams struct {
 	net.Conn
 	packet []byte // that is being handed out: what is left of it
-	ended  int32  // the call whose stream has ended, at last; 0: none has
+	begun  int32  // the call that the library has taken a packet of, at last; 0: none
+	ended  int32  // the call that it has taken for ended, at last; 0: none
 }
 
 // What a packet is, of libvirt's virnetprotocol.x: its length, that of the length
@@ -23,7 +26,9 @@ type streams struct {
 const (
 	packetHead   = 28
 	packetMost   = 64 << 20 // VIR_NET_MESSAGE_MAX is half of that
+	typeAnswer   = 1
 	typeStream   = 3
+	statusError  = 1
 	statusGoesOn = 2
 )
 
@@ -42,18 +47,23 @@ func (s *streams) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// wanted tells whether the library waits for a packet. A stream ends with one
-// that says how it ended, or goes on with nothing.
+// wanted tells whether the library waits for a packet. It takes the first one of a
+// call for its answer, which is all if it is an error; the others are of a stream,
+// which ends with one that says how it ended, or goes on with nothing.
 func (s *streams) wanted(packet []byte) bool {
 	word := func(at int) uint32 { return binary.BigEndian.Uint32(packet[at:]) }
-	serial := int32(word(20))
-	if word(16) != typeStream {
-		return true
+	kind, serial, status := word(16), int32(word(20)), word(24)
+	if kind != typeAnswer && kind != typeStream {
+		return true // an event
 	}
 	if serial == s.ended {
 		return false
 	}
-	if word(24) != statusGoesOn || len(packet) == packetHead {
+	last := status == statusError
+	if serial == s.begun {
+		last = status != statusGoesOn || len(packet) == packetHead
+	}
+	if s.begun = serial; last {
 		s.ended = serial
 	}
 	return true

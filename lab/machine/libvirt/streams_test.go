@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -59,6 +60,27 @@ func TestStreamsEnd(t *testing.T) {
 	}
 }
 
+// Nothing comes of a call after what the library takes for its end: an answer that
+// is an error, and one that comes behind the beginning of its stream.
+func TestStreamsEndWithTheirCall(t *testing.T) {
+	late := slices.Concat(packet(211, stream, 5, isGoing), packet(211, stream, 5, isOK), packet(211, answered, 5, isOK))
+	after := slices.Concat(packet(66, answered, 6, isOK), packet(316, 2, 0, isOK, 'e'))
+	for name, call := range map[string][]byte{
+		"error":       packet(211, answered, 5, isError, 'e'),
+		"early":       slices.Concat(packet(211, stream, 5, isGoing, 'a'), packet(211, answered, 5, isOK, 'm')),
+		"early end":   slices.Concat(packet(211, stream, 5, isOK), packet(211, answered, 5, isOK, 'm')),
+		"early error": packet(211, stream, 5, isError, 'e'),
+	} {
+		got, err := io.ReadAll(libvirt.Streams(read{Reader: bytes.NewReader(slices.Concat(call, late, after))}))
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if diff := cmp.Diff(slices.Concat(call, after), got); diff != "" {
+			t.Errorf("%s: (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
 // A screenshot comes to its end though the daemon then calls the end of its stream
 // an unexpected one. The library alone waits for ever, one time in a few.
 func TestScreenshotOfADaemonThatGoesOn(t *testing.T) {
@@ -66,7 +88,8 @@ func TestScreenshotOfADaemonThatGoesOn(t *testing.T) {
 	if err := png.Encode(&picture, image.NewGray(image.Rect(0, 0, 3, 2))); err != nil {
 		t.Fatal(err)
 	}
-	socket, end := sessions(t, func(conn net.Conn) { showing(conn, picture.Bytes()) })
+	var asked atomic.Int32
+	socket, end := sessions(t, func(conn net.Conn) { showing(conn, picture.Bytes(), asked.Add(1)%2 == 0) })
 	done := make(chan error, 1)
 	go func() {
 		h := libvirt.At(socket)
@@ -89,8 +112,9 @@ func TestScreenshotOfADaemonThatGoesOn(t *testing.T) {
 	end()
 }
 
-// showing is a daemon's session with one machine, whose display shows a picture.
-func showing(conn net.Conn, picture []byte) {
+// showing is a daemon's session with one machine, whose display shows a picture. An
+// early one begins with the first picture before it has answered.
+func showing(conn net.Conn, picture []byte, early bool) {
 	defer conn.Close()
 	const describe, screenshot = 14, 211
 	for {
@@ -105,8 +129,12 @@ func showing(conn net.Conn, picture []byte) {
 		}
 		all := packet(procedure, answered, serial, isOK, carries...)
 		if procedure == screenshot {
-			all = slices.Concat(all, packet(procedure, stream, serial, isGoing, picture...),
-				packet(procedure, stream, serial, isGoing), packet(procedure, stream, serial, isOK))
+			shown := packet(procedure, stream, serial, isGoing, picture...)
+			if all = slices.Concat(all, shown); early {
+				all = slices.Concat(shown, packet(procedure, answered, serial, isOK, carries...))
+			}
+			early = false
+			all = slices.Concat(all, packet(procedure, stream, serial, isGoing), packet(procedure, stream, serial, isOK))
 		}
 		if _, err := conn.Write(all); err != nil {
 			return
