@@ -41,8 +41,9 @@ if [ "${7:-}" != inside ]; then
 	exec unshare --mount --net --pid --fork --kill-child --mount-proc "$0" "$@" inside
 fi
 
-# A libvirt of its own.
+# A libvirt of its own, and terminals that QEMU may open, which is not root.
 ip link set lo up
+mount -t devpts -o newinstance,mode=620,ptmxmode=666 devpts /dev/pts
 for dir in /run/libvirt /var/log/libvirt /var/cache/libvirt; do
 	mkdir -p "$dir"
 	mount -t tmpfs tmpfs "$dir"
