@@ -18,6 +18,7 @@ import (
 	"mesh/host/agent"
 	"mesh/host/bundle"
 	"mesh/host/declaration"
+	"mesh/host/store"
 	"mesh/host/system"
 )
 
@@ -168,6 +169,8 @@ func readDocument(in io.Reader, path string) ([]byte, error) {
 }
 
 func (h *host) reconcile(c *cobra.Command, text []byte, contents string, asJSON bool) error {
+	s := h.system()
+	ahead := store.ReadAhead(s.StateDirectory(h.state)) // takes as long as to read the bundle
 	accepted, err := bundle.Accept(text, time.Now())
 	if err != nil {
 		return err // whoever it is that runs this
@@ -175,7 +178,6 @@ func (h *host) reconcile(c *cobra.Command, text []byte, contents string, asJSON 
 	if err := h.prepare(); err != nil {
 		return err
 	}
-	s := h.system()
 	cfg, err := h.bundling(s)
 	if err != nil {
 		return err
@@ -187,7 +189,7 @@ func (h *host) reconcile(c *cobra.Command, text []byte, contents string, asJSON 
 	if err := takeContents(s, accepted.Resources, contents); err != nil {
 		return err
 	}
-	hand.Once = true
+	hand.Once, hand.Store.Ahead = true, ahead
 	hand.Waiting = func() { fmt.Fprintln(h.Err, "waiting for a pass of mesh-host that is going on") }
 	cfg.Hand = hand
 	outcome, err := bundle.Reconcile(c.Context(), cfg, accepted)

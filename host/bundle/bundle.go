@@ -38,13 +38,13 @@ func (e *EnrolledError) Error() string {
 }
 
 // Accept reads a bundle strictly and makes the record of it. It touches nothing.
-// Errors are those of declaration.ReadBundle.
+// Errors are those of declaration.ParseBundle.
 func Accept(text []byte, now time.Time) (store.Accepted, error) {
-	b, digest, err := declaration.ReadBundle(text)
+	b, err := declaration.ParseBundle(text)
 	if err != nil {
 		return store.Accepted{}, err
 	}
-	return store.Accepted{Source: store.SourceBundle, Digest: digest, Time: now.UTC(), Document: text, Resources: b.Resources}, nil
+	return store.Accepted{Source: store.SourceBundle, Digest: declaration.Digest(text), Time: now.UTC(), Document: text, Resources: b.Resources}, nil
 }
 
 // Admit is Accept for the machine of cfg, of which it uses no Hand. It refuses

@@ -1,11 +1,9 @@
 package declaration
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"io"
 	"reflect"
 
 	"github.com/go-json-experiment/json"
@@ -40,9 +38,10 @@ func (d Declaration) Canonical() ([]byte, error) {
 	return b, nil
 }
 
-// Digest names the bytes of a document: lower-case hex of their SHA-256.
-func Digest(canonical []byte) string {
-	sum := sha256.Sum256(canonical)
+// Digest names the bytes of a document, which of a declaration are the canonical
+// ones and of a bundle those that were handed over: lower-case hex of their SHA-256.
+func Digest(document []byte) string {
+	sum := sha256.Sum256(document)
 	return hex.EncodeToString(sum[:])
 }
 
@@ -66,51 +65,17 @@ func ParseBundle(b []byte) (Bundle, error) {
 	return v, nil
 }
 
-// ReadBundle is ParseBundle with the bundle's Digest, which is computed while the
-// bundle is checked: of a large one each takes as long.
-func ReadBundle(b []byte) (v Bundle, digest string, err error) {
-	if err := decodeStrict("bundle", b, &v); err != nil {
-		return Bundle{}, "", err
-	}
-	checked := make(chan error)
-	go func() { checked <- withPositions(b, reflect.TypeFor[Bundle](), v.Check()) }()
-	digest, err = v.Digest()
-	if wrong := <-checked; wrong != nil {
-		err = wrong // a bundle that is wrong has no digest
-	}
-	if err != nil {
-		return Bundle{}, "", err
-	}
-	return v, digest, nil
-}
-
 // Encode writes the bundle for people and machines: indented, deterministic,
 // with a final newline. It refuses what Check refuses.
 func (b Bundle) Encode() ([]byte, error) {
 	if err := b.Check(); err != nil {
 		return nil, err
 	}
-	var text bytes.Buffer
-	err := b.encode(&text)
-	return text.Bytes(), err
-}
-
-func (b Bundle) encode(w io.Writer) error {
-	err := json.MarshalWrite(w, b, json.Deterministic(true), jsontext.WithIndent("  "))
-	if err == nil {
-		_, err = w.Write([]byte("\n"))
-	}
+	text, err := json.Marshal(b, json.Deterministic(true), jsontext.WithIndent("  "))
 	if err != nil {
-		return fmt.Errorf("write bundle: %v", err)
+		return nil, fmt.Errorf("write bundle: %v", err)
 	}
-	return nil
-}
-
-// Digest names a bundle that passes Check: Digest of what Encode writes.
-func (b Bundle) Digest() (string, error) {
-	h := sha256.New()
-	err := b.encode(h)
-	return hex.EncodeToString(h.Sum(nil)), err
+	return append(text, '\n'), nil
 }
 
 // withPositions adds to each problem of a check where in the text it lies.

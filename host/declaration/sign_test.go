@@ -100,9 +100,6 @@ func TestGoldenCanonicalSignedAndBundle(t *testing.T) {
 	if diff := cmp.Diff(b, again); diff != "" {
 		t.Errorf("bundle does not read back (-want +got):\n%s", diff)
 	}
-	if got, err := b.Digest(); err != nil || got != declaration.Digest(text) {
-		t.Errorf("bundle digest = %s, %v", got, err)
-	}
 }
 
 func TestOpenRefuses(t *testing.T) {
@@ -274,15 +271,8 @@ func FuzzParseBundle(f *testing.F) {
 	f.Add([]byte(`{"format":1,"resources":[{}]}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		bundle, err := declaration.ParseBundle(b)
-		named, digest, refused := declaration.ReadBundle(b)
-		if fmt.Sprint(err) != fmt.Sprint(refused) {
-			t.Fatalf("parsed: %v; read with its digest: %v", err, refused)
-		}
 		if err != nil {
 			return
-		}
-		if want, err := bundle.Digest(); err != nil || digest != want || !cmp.Equal(bundle, named) {
-			t.Fatalf("read with the digest %s, which is %s; %v", digest, want, err)
 		}
 		text, err := bundle.Encode()
 		if err != nil {

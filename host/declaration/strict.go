@@ -28,7 +28,7 @@ func decodeStrict(what string, b []byte, out any) error {
 	s := newScanner(b)
 	var err, decoding error
 	var both sync.WaitGroup // two readers of the same bytes; a document may have millions
-	both.Go(func() { decoding = json.Unmarshal(b, out) })
+	both.Go(func() { decoding = json.Unmarshal(b, out, json.WithUnmarshalers(readStrings())) })
 	err = s.document(reflect.TypeOf(out).Elem())
 	both.Wait()
 	if err != nil && err != errEnough {
@@ -44,6 +44,35 @@ func decodeStrict(what string, b []byte, out any) error {
 		return refuse(what, Problem{Path: path, Line: line, Column: column, Message: describe(decoding)})
 	}
 	return nil
+}
+
+// readStrings has strings read by way of one buffer, and short ones made once: the
+// library's own way makes each twice, and content is most of a document.
+func readStrings() *json.Unmarshalers {
+	const short = 16 // bytes; a user, a group, a mode
+	var buffer []byte
+	made := map[string]string{}
+	return json.UnmarshalFromFunc(func(dec *jsontext.Decoder, s *string) error {
+		if dec.PeekKind() != '"' {
+			return errors.ErrUnsupported // the library says what is wrong
+		}
+		value, err := dec.ReadValue()
+		if err != nil {
+			return err
+		}
+		if buffer, err = jsontext.AppendUnquote(buffer[:0], value); err != nil {
+			return err
+		}
+		if len(buffer) > short {
+			*s = string(buffer)
+			return nil
+		}
+		if made[string(buffer)] == "" {
+			made[string(buffer)] = string(buffer)
+		}
+		*s = made[string(buffer)]
+		return nil
+	})
 }
 
 func refuse(what string, p Problem) error {
@@ -102,7 +131,7 @@ func (s *scanner) problem(offset int64, path, message string) {
 
 // document scans the whole text. Its error is one of syntax, which ends the scan.
 func (s *scanner) document(t reflect.Type) error {
-	if err := s.value(t, ""); err != nil {
+	if err := s.value(t, nil); err != nil {
 		return err
 	}
 	if _, err := s.dec.ReadToken(); !errors.Is(err, io.EOF) {
@@ -114,38 +143,58 @@ func (s *scanner) document(t reflect.Type) error {
 	return nil
 }
 
+// place is where in a document a value stands; nil for the document itself. It is
+// said in words only where something is wrong.
+type place struct {
+	in    *place
+	name  string // of a member
+	entry bool   // of an array
+	index int
+}
+
+// String is the path of a Problem.
+func (p *place) String() string {
+	switch {
+	case p == nil:
+		return ""
+	case p.entry:
+		return fmt.Sprintf("%s[%d]", p.in.String(), p.index)
+	}
+	return join(p.in.String(), p.name)
+}
+
 // value scans one value meant for a field of type t. A value of another JSON
 // kind than t wants is left for json.Unmarshal to refuse.
-func (s *scanner) value(t reflect.Type, path string) error {
+func (s *scanner) value(t reflect.Type, at *place) error {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
 	kind := s.dec.PeekKind()
 	begin := s.begin()
 	if s.at != nil {
-		s.at[path] = begin
+		s.at[at.String()] = begin
 	}
 	switch {
 	case kind == 'n':
-		s.problem(begin, path, "null is not a value here; leave the member out or give it one")
+		s.problem(begin, at.String(), "null is not a value here; leave the member out or give it one")
 	case kind == '{' && t.Kind() == reflect.Struct:
-		return s.object(t, path, begin)
+		return s.object(t, at, begin)
 	case kind == '[' && t.Kind() == reflect.Slice:
-		return s.array(t.Elem(), path)
+		return s.array(t.Elem(), at)
 	}
 	return s.dec.SkipValue()
 }
 
-func (s *scanner) array(t reflect.Type, path string) error {
+func (s *scanner) array(t reflect.Type, at *place) error {
 	if _, err := s.dec.ReadToken(); err != nil {
 		return err
 	}
 	for i := 0; s.dec.PeekKind() != ']'; i++ {
 		if i == MaxResources {
-			s.problem(s.begin(), path, fmt.Sprintf("more than %d entries", MaxResources))
+			s.problem(s.begin(), at.String(), fmt.Sprintf("more than %d entries", MaxResources))
 			return errEnough
 		}
-		if err := s.value(t, fmt.Sprintf("%s[%d]", path, i)); err != nil {
+		if err := s.value(t, &place{in: at, entry: true, index: i}); err != nil {
 			return err
 		}
 	}
@@ -153,35 +202,36 @@ func (s *scanner) array(t reflect.Type, path string) error {
 	return err
 }
 
-func (s *scanner) object(t reflect.Type, path string, begin int64) error {
+func (s *scanner) object(t reflect.Type, at *place, begin int64) error {
 	if _, err := s.dec.ReadToken(); err != nil {
 		return err
 	}
 	form := s.shape(t)
 	seen := uint64(0) // bit i: field i
 	for s.dec.PeekKind() != '}' {
-		at := s.begin()
+		nameAt := s.begin()
 		token, err := s.dec.ReadToken()
 		if err != nil {
 			return err
 		}
 		name := token.String()
+		member := &place{in: at, name: name}
 		i, known := form.index[name]
 		if !known {
-			s.problem(at, join(path, name), unknown(name, form.names))
+			s.problem(nameAt, member.String(), unknown(name, form.names))
 			if err := s.dec.SkipValue(); err != nil {
 				return err
 			}
 			continue
 		}
 		seen |= 1 << i
-		if err := s.value(form.types[i], join(path, name)); err != nil {
+		if err := s.value(form.types[i], member); err != nil {
 			return err
 		}
 	}
 	for i, name := range form.names {
 		if form.required[i] && seen&(1<<i) == 0 {
-			s.problem(begin, path, fmt.Sprintf("member %q is missing", name))
+			s.problem(begin, at.String(), fmt.Sprintf("member %q is missing", name))
 		}
 	}
 	_, err := s.dec.ReadToken()

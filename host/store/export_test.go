@@ -17,3 +17,9 @@ func Scanned(b []byte) (good, bad, torn, total int) {
 	}
 	return len(s.frames), len(s.bad), s.torn, total + s.torn
 }
+
+// Await returns when a was read.
+func Await(a *Ahead) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+}

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
 
 	"mesh/host/declaration"
 )
@@ -71,7 +70,7 @@ type Accepted struct {
 	Digest     string    `json:"digest"`
 	Time       time.Time `json:"time"`
 	Final      bool      `json:"final,omitzero"` // the last one of its mesh; anything may follow it
-	Document   []byte    `json:"document"`       // as received: signed bytes, or the bundle; nil where it was not read yet, see Received
+	Document   []byte    `json:"document"`       // the last member. As received: signed bytes, or the bundle; nil where it was not read yet, see Received
 
 	// Record is not stored: where Document was not read yet, the record that holds it.
 	Record []byte `json:"-"`
@@ -95,12 +94,6 @@ func (a Accepted) Received() ([]byte, error) {
 	}
 	return whole.Document, nil
 }
-
-// skipped is a value that is stepped over.
-type skipped struct{}
-
-// UnmarshalJSONFrom implements json.UnmarshalerFrom.
-func (*skipped) UnmarshalJSONFrom(dec *jsontext.Decoder) error { return dec.SkipValue() }
 
 // Intent says what is about to be done at a place. It is durable before the
 // machine is touched, and open until Owned, Forgotten or Dropped follows.

@@ -87,6 +87,8 @@ type Config struct {
 	// a clause; its absence is then recorded as a Loss. Nothing, which is also the
 	// answer of nil, means that this is the first.
 	Expected func() string
+
+	Ahead *Ahead // of Directory: what is read already; nil: nothing
 }
 
 // View is the store's content at one moment. The reader may keep it, and must not
@@ -140,7 +142,7 @@ func Open(cfg Config) (*Store, Report, error) {
 		return nil, Report{}, fmt.Errorf("open the store: %w", err)
 	}
 	s := &Store{dir: cfg.Directory, now: cfg.Now, log: cfg.Log, limit: cfg.MaxBytes / shares, lock: lock}
-	report, err := s.open(cfg.Expected)
+	report, err := s.open(cfg)
 	if err != nil {
 		_ = lock.Close()
 		return nil, Report{}, fmt.Errorf("open the store: %w", err)
@@ -151,8 +153,12 @@ func Open(cfg Config) (*Store, Report, error) {
 	return s, report, nil
 }
 
-func (s *Store) open(expected func() string) (Report, error) {
-	l, err := load(s.dir, s.now(), expected)
+func (s *Store) open(cfg Config) (Report, error) {
+	var err error
+	l := cfg.Ahead.take(s.dir)
+	if l == nil {
+		l, err = load(s.dir, s.now(), cfg.Expected)
+	}
 	if err != nil {
 		return Report{}, err
 	}
