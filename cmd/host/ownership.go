@@ -151,7 +151,11 @@ func (h *host) owning(do func(*apply.Applier, *apply.Desired) error) (err error)
 	if _, err := a.Recover(context.Background()); err != nil {
 		return err
 	}
-	desired, err := agent.Follows(record.View())
+	held, err := record.Held()
+	if err != nil {
+		return err
+	}
+	desired, err := agent.Follows(held)
 	if err != nil {
 		return err
 	}

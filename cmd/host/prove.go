@@ -152,7 +152,7 @@ func (p *proving) cameIn() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	follows, err := agent.Follows(view)
+	follows, err := agent.Follows(view.Accepted)
 	if err != nil {
 		return "", err
 	}

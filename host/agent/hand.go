@@ -80,13 +80,19 @@ func (h *Hand) Pass(ctx context.Context, accept *store.Accepted) (held *store.Ac
 	defer func() { err = errors.Join(err, record.Close()) }()
 
 	held = record.View().Accepted
-	if isNew(held, accept) {
+	switch {
+	case isNew(held, accept):
 		if err := record.Append(*accept); err != nil {
 			return held, declaration.Outcome{}, err
 		}
 		held = accept
-	} else if accept != nil {
-		held.Resources = accept.Resources // of the same document
+	case accept != nil && accept.Resources != nil:
+		held.Resources, accept.Document = accept.Resources, nil // of the same document, which is let go
+	default:
+		if held, err = record.Held(); err != nil {
+			h.note(PassState{Started: h.Now().UTC(), Finished: h.Now().UTC(), Error: oneLine(err.Error())})
+			return nil, declaration.Outcome{}, err
+		}
 	}
 	if held == nil {
 		return nil, declaration.Outcome{}, nil

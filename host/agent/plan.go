@@ -37,12 +37,12 @@ func (i Inspection) Plan(ctx context.Context, machine resource.Machine, accept *
 	return follows, plan, err
 }
 
-// Follows is what a machine with this record follows; nil for nothing.
-func Follows(record store.View) (*apply.Desired, error) {
-	if record.Accepted == nil {
+// Follows is what a machine that holds this follows; nil for nothing.
+func Follows(held *store.Accepted) (*apply.Desired, error) {
+	if held == nil {
 		return nil, nil
 	}
-	desired, err := Desired(*record.Accepted)
+	desired, err := Desired(*held)
 	if err != nil {
 		return nil, fmt.Errorf("read the declaration held: %w", err)
 	}
@@ -55,7 +55,7 @@ func (i Inspection) Orphans(ctx context.Context, machine resource.Machine) ([]ap
 	if err != nil {
 		return nil, fmt.Errorf("read this machine's record: %w", err)
 	}
-	desired, err := Follows(view)
+	desired, err := Follows(view.Accepted)
 	if err != nil {
 		return nil, err
 	}

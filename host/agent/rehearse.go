@@ -17,9 +17,9 @@ func (h *Hand) Rehearse(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, record.Close()) }()
-	held := record.View().Accepted
+	held, err := record.Held()
 	if held == nil {
-		return nil
+		return err
 	}
 	desired, err := Desired(*held)
 	if err != nil {

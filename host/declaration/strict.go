@@ -49,7 +49,7 @@ func decodeStrict(what string, b []byte, out any) error {
 // readStrings has strings read by way of one buffer, and short ones made once: the
 // library's own way makes each twice, and content is most of a document.
 func readStrings() *json.Unmarshalers {
-	const short = 16 // bytes; a user, a group, a mode
+	const short = 8 // bytes; a user, a group, a mode
 	var buffer []byte
 	made := map[string]string{}
 	return json.UnmarshalFromFunc(func(dec *jsontext.Decoder, s *string) error {

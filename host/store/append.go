@@ -113,6 +113,13 @@ func (s *Store) compact() error {
 		_ = s.journal.Close()
 		s.journal = nil
 	}
+	if h := s.state.accepted; h != nil && h.came == nil {
+		var err error
+		if h.came, err = s.recall(); err != nil {
+			return err
+		}
+		defer s.state.release()
+	}
 	all := s.state.live()
 	snapshot := append(make([]byte, 0, s.snapshotSize+s.journalSize), s.header(snapshotName, len(all))...)
 	for _, record := range all {

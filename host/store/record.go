@@ -72,7 +72,8 @@ type Accepted struct {
 	Final      bool      `json:"final,omitzero"` // the last one of its mesh; anything may follow it
 	Document   []byte    `json:"document"`       // the last member. As received: signed bytes, or the bundle; nil where it was not read yet, see Received
 
-	// Record is not stored: where Document was not read yet, the record that holds it.
+	// Record is not stored: what holds Document, where Read did not read that; see
+	// Received.
 	Record []byte `json:"-"`
 
 	// Resources is not stored: what Document declares, where it was just read; nil
@@ -80,8 +81,10 @@ type Accepted struct {
 	Resources []declaration.Resource `json:"-"`
 }
 
-// HasDocument says whether a is there, and its document with it.
-func (a *Accepted) HasDocument() bool { return a != nil && (a.Document != nil || a.Record != nil) }
+// HasDocument says whether a is there, and its document with it, or what that declares.
+func (a *Accepted) HasDocument() bool {
+	return a != nil && (a.Document != nil || a.Record != nil || a.Resources != nil)
+}
 
 // Received is the document, as it was received. Nobody may write to it.
 func (a Accepted) Received() ([]byte, error) {

@@ -99,9 +99,16 @@ func (s *state) accept(f frame) error {
 	if err := json.Unmarshal(rest, &h.record, asText); err != nil {
 		return fmt.Errorf("read record %d: %v", f.seq, err)
 	}
-	h.record.Document, h.record.Record = nil, f.payload
+	h.record.Document = nil
 	s.accepted = h
 	return nil
+}
+
+// release lets go of the payload of what is accepted, which is in a file.
+func (s *state) release() {
+	if s.accepted != nil {
+		s.accepted.came = nil
+	}
 }
 
 // apply adds one record. Of the payload it keeps nothing, but for an Accepted, whose

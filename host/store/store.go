@@ -165,6 +165,7 @@ func (s *Store) open(cfg Config) (Report, error) {
 	s.state = l.state
 	report := Report{Fresh: l.fresh, Notes: l.notes}
 	if l.clean() {
+		s.state.release()
 		s.snapshotSize, s.journalSize = int64(len(l.snapshot.data)), int64(len(l.journal.data))
 		if s.journal, err = s.dir.Append(journalName); err != nil {
 			return report, err
@@ -221,6 +222,9 @@ func Read(dir Directory, expected func() string) (View, Report, error) {
 		return View{}, Report{}, err
 	}
 	v := l.state.view()
+	if v.Accepted != nil {
+		v.Accepted.Record = l.state.accepted.came
+	}
 	for _, loss := range l.losses {
 		v.Losses = append(v.Losses, loss)
 		for i := range v.Owned {
@@ -230,7 +234,7 @@ func Read(dir Directory, expected func() string) (View, Report, error) {
 	return v, Report{Fresh: l.fresh, Notes: l.notes}, nil
 }
 
-// View returns the content as of the last Append.
+// View returns the content as of the last Append, without the document, see Held.
 func (s *Store) View() View {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -239,6 +243,46 @@ func (s *Store) View() View {
 		s.viewed = &v
 	}
 	return *s.viewed
+}
+
+// Held is what is accepted, with its document; nil for nothing.
+func (s *Store) Held() (*Accepted, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.state.accepted == nil {
+		return nil, nil
+	}
+	a := s.state.accepted.record
+	var err error
+	if a.Record, err = s.recall(); err == nil {
+		a.Document, err = a.Received()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the declaration in the store: %w", err)
+	}
+	a.Record = nil
+	return &a, nil
+}
+
+// recall reads the record of what is accepted, which is there: large, and of use to
+// few, it is not kept in memory once it was read.
+func (s *Store) recall() ([]byte, error) {
+	h := s.state.accepted
+	if h.came != nil {
+		return h.came, nil
+	}
+	for _, name := range []string{snapshotName, journalName} {
+		f, err := read(s.dir, name)
+		if err != nil {
+			return nil, err
+		}
+		for _, fr := range f.frames {
+			if fr.kind == kindAccepted && fr.seq == h.seq {
+				return fr.payload, nil
+			}
+		}
+	}
+	return nil, fmt.Errorf("record %d, which was in it, cannot be read any more", h.seq)
 }
 
 // Close gives up the lock. Everything appended is durable already.
