@@ -89,10 +89,12 @@ func (h *Hand) Pass(ctx context.Context, accept *store.Accepted) (held *store.Ac
 	case accept != nil && accept.Resources != nil:
 		held.Resources, accept.Document = accept.Resources, nil // of the same document, which is let go
 	default:
-		if held, err = record.Held(); err != nil {
+		whole, err := record.Held()
+		if err != nil {
 			h.note(PassState{Started: h.Now().UTC(), Finished: h.Now().UTC(), Error: oneLine(err.Error())})
-			return nil, declaration.Outcome{}, err
+			return held, declaration.Outcome{}, err
 		}
+		held = whole
 	}
 	if held == nil {
 		return nil, declaration.Outcome{}, nil
