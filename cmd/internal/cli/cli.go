@@ -22,9 +22,6 @@ type Streams struct {
 	Err io.Writer
 }
 
-// width is that of the terminals that help is written for, in columns.
-const width = 80
-
 // Run executes root with args and returns the exit code. SIGINT and SIGTERM
 // cancel the context of the command; a second one ends the process at once. An
 // error goes to s.Err, its exit code is Code's, but for two: what cobra refuses
@@ -43,7 +40,7 @@ func Run(root *cobra.Command, s Streams, args []string) int {
 	root.SetOut(s.Out)
 	root.SetErr(s.Err)
 	root.SilenceErrors, root.SilenceUsage = true, true
-	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages ", fmt.Sprintf(".FlagUsagesWrapped %d ", width)))
+	root.SetUsageFunc(usage)
 	began := false
 	complete(root, &began)
 	completeHelp(root)
