@@ -272,9 +272,9 @@ func TestParseAccounts(t *testing.T) {
 
 // TestNewest reads what apt-cache says of the sources it knows.
 func TestNewest(t *testing.T) {
-	const said = "      demo | 2.0-1~bpo13+1 | http://deb.debian.org/debian trixie-backports/main amd64 Packages\n" +
-		"      demo |      1.1-1 | http://deb.debian.org/debian trixie/main amd64 Packages\n" +
-		"      demo |      1.0-1 | http://deb.debian.org/debian trixie/main amd64 Packages\n"
+	const said = "      demo | 2.0-1~bpo13+1 | http://mirror.example/debian trixie-backports/main amd64 Packages\n" +
+		"      demo |      1.1-1 | http://mirror.example/debian trixie/main amd64 Packages\n" +
+		"      demo |      1.0-1 | http://mirror.example/debian trixie/main amd64 Packages\n"
 	for release, want := range map[string]string{"trixie": "1.1-1", "trixie-backports": "2.0-1~bpo13+1", "trix": "", "sid": ""} {
 		w := newWorld(t, []answer{{begins: "apt-cache madison -- demo", output: said}}, nil)
 		if got, err := w.packages().Newest(t.Context(), "demo", release); err != nil || got != want {

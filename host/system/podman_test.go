@@ -46,11 +46,11 @@ func (n named) Run(ctx context.Context, argv ...string) (string, error) {
 const (
 	listOfPodman = `[{"Id": "42be", "Image": "registry.test/shop@sha256:1111111111111111111111111111111111111111111111111111111111111111",
   "ImageID": "351b", "Labels": {"PODMAN_SYSTEMD_UNIT": "mesh-shop.service", "mesh-host.made": "abc"}, "Names": ["mesh-shop"], "State": "running"},
- {"Id": "5aa1", "Image": "docker.io/library/nginx:latest", "ImageID": "77aa", "Labels": null, "Names": ["mesh-web"], "State": "exited"},
+ {"Id": "5aa1", "Image": "registry.example/library/nginx:latest", "ImageID": "77aa", "Labels": null, "Names": ["mesh-web"], "State": "exited"},
  {"Id": "5aa2", "Image": "registry.test/gone@sha256:22", "ImageID": "gone", "Labels": {}, "Names": ["mesh-gone"]},
  {"Id": "5aa3", "Image": "x", "ImageID": "77aa", "Labels": null, "Names": ["foreign"]}]`
 	imagesOfPodman = `[{"Id": "351b", "RepoTags": null, "RepoDigests": ["registry.test/shop@sha256:0000", "registry.test/shop@sha256:1111111111111111111111111111111111111111111111111111111111111111"], "Digest": "sha256:0000"},
- {"Id": "77aa", "RepoDigests": ["docker.io/library/nginx@sha256:9"], "Digest": "sha256:9"}]`
+ {"Id": "77aa", "RepoDigests": ["registry.example/library/nginx@sha256:9"], "Digest": "sha256:9"}]`
 )
 
 var onPodman = flag.String("podman", "", "fetch this image, by its digest, with this machine's podman, and make containers of it")
