@@ -48,7 +48,5 @@ func (c *Calm) Still(ctx context.Context, m resource.Machine) bool {
 			return false
 		}
 	}
-	return maps.EqualFunc(resource.Look(ctx, m, c.keys), c.seen.Found, func(a, b resource.Found) bool {
-		return a.Err == nil && b.Err == nil && a.State == b.State
-	})
+	return resource.Same(ctx, m, c.keys, c.seen.Found)
 }

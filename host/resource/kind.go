@@ -166,11 +166,32 @@ func Offered(ctx context.Context, m Machine, r declaration.Resource) (string, er
 
 // Look says what is at each place.
 func Look(ctx context.Context, m Machine, keys []store.Key) map[store.Key]Found {
+	seen := make(map[store.Key]Found, len(keys))
+	look(ctx, m, keys, func(key store.Key, found Found) bool {
+		seen[key] = found
+		return true
+	})
+	return seen
+}
+
+// Same says whether there is at each place what was found there before. What cannot
+// be looked at is not the same. It looks no further than it needs to.
+func Same(ctx context.Context, m Machine, keys []store.Key, before map[store.Key]Found) bool {
+	same := true
+	look(ctx, m, keys, func(key store.Key, found Found) bool {
+		was, known := before[key]
+		same = known && was.Err == nil && found.Err == nil && was.State == found.State
+		return same
+	})
+	return same
+}
+
+// look says what is at each place, to whoever wants to know more.
+func look(ctx context.Context, m Machine, keys []store.Key, saw func(store.Key, Found) (more bool)) {
 	byKind := map[declaration.Kind][]string{}
 	for _, key := range keys {
 		byKind[key.Kind] = append(byKind[key.Kind], key.Where)
 	}
-	seen := make(map[store.Key]Found, len(keys))
 	for k, places := range byKind {
 		atOnce := len(places) // a package or a service costs a command, however many there are
 		if OnDisk(k) {
@@ -178,11 +199,12 @@ func Look(ctx context.Context, m Machine, keys []store.Key) map[store.Key]Found 
 		}
 		for some := range slices.Chunk(places, atOnce) {
 			for i, found := range of(k).look(ctx, m, some) {
-				seen[store.Key{Kind: k, Where: some[i]}] = found
+				if !saw(store.Key{Kind: k, Where: some[i]}, found) {
+					return
+				}
 			}
 		}
 	}
-	return seen
 }
 
 // lookedAtOnce bounds what is known twice of files, while it is sorted in.
