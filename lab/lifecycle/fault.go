@@ -59,29 +59,45 @@ func (l *Lab) AddFault(ctx context.Context, name string, f fault.Fault) (FaultRe
 // is tried, whatever becomes of the others. ErrAbsent.
 func (l *Lab) RemoveFaults(ctx context.Context, name string, names ...string) error {
 	return l.strikers(ctx, name, func(s *striker) error {
+		known := s.names()
 		if len(names) == 0 {
-			for _, f := range s.r.Faults {
-				names = append(names, f.Name)
-			}
-		}
-		var known []string
-		for _, f := range s.r.Faults {
-			known = append(known, f.Name)
+			names = known
 		}
 		for _, n := range names {
 			if !slices.Contains(known, n) {
 				return noFault(name, n, known)
 			}
 		}
-		slices.SortStableFunc(names, func(a, b string) int { return cmp.Compare(s.rank(a), s.rank(b)) })
-		var problems []error
-		for _, n := range names {
-			if err := s.remove(ctx, n); err != nil {
-				problems = append(problems, fmt.Errorf("undo fault %s: %w", n, err))
-			}
-		}
-		return errors.Join(problems...)
+		return s.removeAll(ctx, names)
 	})
+}
+
+// undoFaults is RemoveFaults of names some of which somebody may have undone.
+func (l *Lab) undoFaults(ctx context.Context, name string, names []string) error {
+	return l.strikers(ctx, name, func(s *striker) error {
+		known := s.names()
+		return s.removeAll(ctx, slices.DeleteFunc(slices.Clone(names), func(n string) bool { return !slices.Contains(known, n) }))
+	})
+}
+
+func (s *striker) names() (all []string) {
+	for _, f := range s.r.Faults {
+		all = append(all, f.Name)
+	}
+	return all
+}
+
+// removeAll undoes faults that there are, each once, in the order of their ranks.
+func (s *striker) removeAll(ctx context.Context, names []string) error {
+	names = slices.Compact(slices.Sorted(slices.Values(names)))
+	slices.SortStableFunc(names, func(a, b string) int { return cmp.Compare(s.rank(a), s.rank(b)) })
+	var problems []error
+	for _, n := range names {
+		if err := s.remove(ctx, n); err != nil {
+			problems = append(problems, fmt.Errorf("undo fault %s: %w", n, err))
+		}
+	}
+	return errors.Join(problems...)
 }
 
 func noFault(scenario, name string, known []string) error {

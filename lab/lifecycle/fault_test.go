@@ -344,3 +344,18 @@ func TestPowerCutBrokenOff(t *testing.T) {
 		t.Errorf("(-before +after)\n%s", diff)
 	}
 }
+
+// A name that is given twice is undone once.
+func TestFaultNamedTwice(t *testing.T) {
+	b := newBed(t, t.TempDir())
+	b.raise(t, "a")
+	if _, err := b.AddFault(t.Context(), "a", fault.Fault{Kind: fault.IssuerExpired, Name: "old"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.RemoveFaults(t.Context(), "a", "old", "old"); err != nil {
+		t.Error(err)
+	}
+	if listed, err := b.Faults("a"); err != nil || len(listed) != 0 {
+		t.Errorf("in force afterwards: %v, %v", listed, err)
+	}
+}

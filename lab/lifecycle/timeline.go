@@ -50,7 +50,7 @@ func (l *Lab) RunTimeline(ctx context.Context, name string, t fault.Timeline, to
 	undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoLimit)
 	defer cancel()
 	l.cfg.Progress.Note("undoing %v", added)
-	return errors.Join(err, l.RemoveFaults(undo, name, added...))
+	return errors.Join(err, l.undoFaults(undo, name, added))
 }
 
 // timelineStep does one step; it gives the names of the faults that were added
@@ -71,7 +71,7 @@ func (l *Lab) timelineStep(ctx context.Context, name string, s fault.Step, added
 	if len(undone) == 0 {
 		return added, nil
 	}
-	if err := l.RemoveFaults(ctx, name, undone...); err != nil {
+	if err := l.undoFaults(ctx, name, undone); err != nil {
 		return added, err
 	}
 	return slices.DeleteFunc(added, func(n string) bool { return slices.Contains(undone, n) }), nil

@@ -88,3 +88,32 @@ func TestTimelineBrokenOff(t *testing.T) {
 		})
 	}
 }
+
+// What somebody else undid meanwhile keeps nothing of a timeline from being undone.
+func TestTimelineOfWhatIsUndoneMeanwhile(t *testing.T) {
+	for what, until := range map[string]string{"by its end": "40ms", "by an interruption": "1h"} {
+		b := newBed(t, t.TempDir())
+		b.raise(t, "a")
+		ctx, cancel := context.WithCancel(t.Context())
+		text := "steps: [{at: 0s, fault: loss, on: one, share: 1%}, {at: 1ms, fault: pause, on: two}, {at: 2ms, fault: issuer-expired}, {at: " + until + ", undo: all}]"
+		steps := 0
+		err := b.RunTimeline(ctx, "a", timeline(t, text), func(time.Duration, fault.Step) {
+			if steps++; steps != 3 {
+				return
+			}
+			if err := b.RemoveFaults(t.Context(), "a", "pause-two"); err != nil {
+				t.Error(err)
+			}
+			if what == "by an interruption" {
+				time.AfterFunc(20*time.Millisecond, cancel)
+			}
+		})
+		cancel()
+		if (err == nil) != (what == "by its end") {
+			t.Errorf("%s: %v", what, err)
+		}
+		if listed, err := b.Faults("a"); err != nil || len(listed) != 0 {
+			t.Errorf("%s: in force afterwards: %v, %v", what, listed, err)
+		}
+	}
+}
