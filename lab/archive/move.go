@@ -55,9 +55,15 @@ const undoLimit = 2 * time.Minute
 // instant of a snapshot. Here it runs until all its machines answer there, and is
 // then destroyed with that snapshot; its others stay. On an error, an
 // interruption and a kill it runs on here; what a kill left, here and there, is
-// removed by the next move to the same target.
+// removed by the next move to the same target. One move of a scenario goes on at a
+// time.
 func (a *Archive) Move(ctx context.Context, scenario string, to Target) (Moved, error) {
 	begun := a.cfg.Ports.Now()
+	release, err := a.cfg.Lab.HoldMove(scenario)
+	if err != nil {
+		return Moved{}, err
+	}
+	defer release()
 	sight, err := to.Look(ctx)
 	if err != nil {
 		return Moved{}, fmt.Errorf("look at %s: %w", to, err)
@@ -82,7 +88,9 @@ func (a *Archive) Move(ctx context.Context, scenario string, to Target) (Moved, 
 	undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoLimit)
 	defer cancel()
 	if err != nil {
-		err = errors.Join(err, to.Forget(undo, scenario, m.Name), a.cfg.Snapshots.Remove(scenario, m.Name))
+		// What cannot be removed there now, the next move to there does, which knows of
+		// it by the snapshot here.
+		err = errors.Join(err, a.clearOne(undo, m, to, &sight))
 		return Moved{}, &lifecycle.Error{
 			What: fmt.Sprintf("scenario %s was not moved to %s", scenario, to), Why: err.Error(),
 			Next: "it runs on here", Code: exitCode(ctx), Cause: err,
@@ -94,8 +102,10 @@ func (a *Archive) Move(ctx context.Context, scenario string, to Target) (Moved, 
 	// done there, and before anything is undone here.
 	err = to.Forget(undo, scenario, m.Name)
 	err = errors.Join(err, a.cfg.Snapshots.Remove(scenario, m.Name))
-	_, destroyed := a.cfg.Lab.Destroy(undo, scenario)
-	err = errors.Join(err, destroyed)
+	if r, absent := a.cfg.Lab.Record(scenario); absent == nil && slices.Contains(r.Snapshots, m.ID) { // else it is another of that name
+		_, destroyed := a.cfg.Lab.Destroy(undo, scenario)
+		err = errors.Join(err, destroyed)
+	}
 	if err != nil {
 		err = fmt.Errorf("scenario %s runs on %s; not all of it could be removed here: %w", scenario, to, err)
 	}
@@ -168,13 +178,7 @@ func (a *Archive) handOver(ctx context.Context, m snapshot.Manifest, to Target, 
 		return err
 	})
 	step("run on there", func() error { return to.Restore(ctx, m.Scenario, m.Name) })
-	restored := err == nil
 	step("wait for its machines to answer", func() error { return to.Answering(ctx, m.Scenario) })
-	if err != nil && restored { // else what runs there under that name is somebody else's
-		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoLimit)
-		defer cancel()
-		err = errors.Join(err, to.Destroy(undo, m.Scenario))
-	}
 	return sent, err
 }
 

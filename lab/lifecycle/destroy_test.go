@@ -272,3 +272,17 @@ func TestDestroyWaitsForAMachineThatStarts(t *testing.T) {
 	}
 	b.wantNothingLeft(t)
 }
+
+// Who is at a scenario that is raised is not whoever raised it.
+func TestBusyNamesNobodyWhoIsGone(t *testing.T) {
+	b := newBed(t, t.TempDir())
+	b.raise(t, "a")
+	h, err := b.Hold("a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Release()
+	if _, err := b.Destroy(t.Context(), "a"); exitCode(err) != 2 || !strings.Contains(err.Error(), "another lab command changes it") {
+		t.Errorf("got %v", err)
+	}
+}

@@ -65,7 +65,7 @@ func (l *Lab) hold(name string) (*lock, error) {
 	held, err := tryLock(l.lockPath(name))
 	if errors.Is(err, errLocked) {
 		why := "another lab command changes it"
-		if r, err := readRecord(l.Directory(name)); err == nil {
+		if r, err := readRecord(l.Directory(name)); err == nil && r.Phase != Raised && r.Phase != Partial && l.cfg.Computer.Alive(r.Process) {
 			why = fmt.Sprintf("process %d is %s it", r.Process.PID, r.Phase)
 		}
 		return nil, &Error{
@@ -74,6 +74,28 @@ func (l *Lab) hold(name string) (*lock, error) {
 		}
 	}
 	return held, err
+}
+
+// moveLockPrefix begins the names of locks of moves; no scenario's does.
+const moveLockPrefix = "move="
+
+// HoldMove takes a scenario for moving it elsewhere, which others may use
+// meanwhile, until the returned function is called.
+func (l *Lab) HoldMove(name string) (release func(), err error) {
+	if err := errors.Join(CheckName(name), l.needRoot("move scenario "+name)); err != nil {
+		return nil, err
+	}
+	held, err := tryLock(l.lockPath(moveLockPrefix + name))
+	if errors.Is(err, errLocked) {
+		return nil, &Error{
+			What: "scenario " + name + " cannot be moved", Why: "another lab command moves it",
+			Next: "wait for it, or interrupt it: then it runs on here", Code: codeUsage,
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return held.release, nil
 }
 
 // Record reads what the store knows of a scenario. ErrAbsent.
