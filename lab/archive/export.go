@@ -49,7 +49,7 @@ type ExportOptions struct {
 // with the digest that the snapshot was taken with; an error may come after a
 // part was written. snapshot.ErrAbsent.
 func (a *Archive) Export(ctx context.Context, o ExportOptions, w io.Writer) (x Index, err error) {
-	m, done, err := a.snapshots().Use(o.Scenario, o.Snapshot)
+	m, done, err := a.snapshots().Use(ctx, o.Scenario, o.Snapshot)
 	if err != nil {
 		return Index{}, err
 	}

@@ -59,6 +59,17 @@ func locked(path string) bool {
 	return unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB) != nil
 }
 
+// sweepLocks removes the files of locks that nobody holds, as whoever was killed
+// leaves them.
+func (l *Lab) sweepLocks() {
+	all, _ := os.ReadDir(filepath.Dir(l.lockPath("any"))) // none, or none that can be removed
+	for _, e := range all {
+		if held, err := tryLock(l.lockPath(e.Name())); err == nil {
+			held.release()
+		}
+	}
+}
+
 func same(f *os.File, path string) bool {
 	held, err := f.Stat()
 	if err != nil {

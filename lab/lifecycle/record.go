@@ -40,7 +40,7 @@ func (p Phase) Remedy() string {
 	case Snapshotting:
 		return "`lab reap` lets it run on"
 	case Restoring:
-		return "restoring again goes on, `lab reap` removes what it left"
+		return "restoring again goes on, `lab reap` removes what it left, or turns off the one machine"
 	}
 	return "`lab reap` removes what it left"
 }
@@ -68,6 +68,8 @@ type Record struct {
 // Work is what is done to a raised scenario, written down before it is begun.
 type Work struct {
 	Snapshot string `json:"snapshot"` // that is taken or restored
+	// Machine is the one that alone is restored, see Held.LeaveOff; zero: all are.
+	Machine string `json:"machine,omitempty"`
 	// Disks are the layers that machines are moved on to, by machine.
 	Disks map[string]string `json:"disks,omitempty"`
 	// Paused are the machines that are to stay so.

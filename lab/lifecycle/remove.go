@@ -68,6 +68,7 @@ func (l *Lab) Reap(ctx context.Context) ([]Abandoned, error) {
 		reaped = append(reaped, a)
 	}
 	problems = append(problems, l.reapWarm(ctx))
+	l.sweepLocks()
 	l.tidy()
 	return reaped, errors.Join(problems...)
 }
@@ -78,14 +79,20 @@ func (l *Lab) reap(ctx context.Context, a Abandoned) error {
 		return l.reapOneWarm(ctx, a.digest)
 	}
 	r, err := l.Record(a.Name)
-	if err == nil && r.Phase == Snapshotting {
+	if err == nil && r.runsOn() {
 		return l.runOn(ctx, a.Name)
 	}
 	_, err = l.Destroy(ctx, a.Name)
 	return err
 }
 
-// runOn settles a scenario whose snapshot was cut off.
+// runsOn says whether a scenario at which somebody was cut off can go on.
+func (r Record) runsOn() bool {
+	return r.Phase == Snapshotting || r.Phase == Restoring && r.Work.Machine != ""
+}
+
+// runOn settles a scenario whose snapshot, or the restore of one of whose machines,
+// was cut off.
 func (l *Lab) runOn(ctx context.Context, name string) error {
 	if err := l.needRoot("let scenario " + name + " run on"); err != nil {
 		return err
@@ -95,8 +102,11 @@ func (l *Lab) runOn(ctx context.Context, name string) error {
 		return err
 	}
 	defer h.Release()
-	if h.Record == nil || h.Record.Phase != Snapshotting {
+	if h.Record == nil || !h.Record.runsOn() {
 		return nil // somebody else did it meanwhile
+	}
+	if h.Record.Phase == Restoring {
+		return h.LeaveOff(ctx)
 	}
 	ran := slices.DeleteFunc(slices.Clone(h.Record.Plan.Machines), func(m Machine) bool {
 		return h.Record.Machines[m.Name].Off || slices.Contains(h.Record.Work.Paused, m.Name)

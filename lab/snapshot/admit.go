@@ -192,7 +192,13 @@ func (r *restoring) space(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("measure disk space: %w", err)
 	}
-	if need := int64(len(r.machines)) * room; free < need {
+	need := int64(len(r.machines)) * room
+	for _, f := range r.m.Files { // each machine runs on from a copy of its own
+		if slices.ContainsFunc(r.machines, func(m lifecycle.Machine) bool { return r.state(m.Name).Memory == f.Path }) {
+			need += f.Bytes
+		}
+	}
+	if free < need {
 		return &lifecycle.Error{
 			What: "not enough disk space to restore", Where: r.cfg.Ports.Store,
 			Why:  fmt.Sprintf("it needs %d MiB, %d MiB are free", need>>20, free>>20),

@@ -80,6 +80,45 @@ func TestClocksAreSetAfterTheCut(t *testing.T) {
 	}
 }
 
+// A fork's source, and a scenario of which no snapshot could be taken, stood too.
+func TestClocksAreSetHoweverTheCutEnds(t *testing.T) {
+	for what, do := range map[string]func(b *bed) error{
+		"forked": func(b *bed) error {
+			_, err := b.Snapshots.Fork(t.Context(), snapshot.ForkOptions{Scenario: "a", As: "b"})
+			return err
+		},
+		"failed": func(b *bed) error {
+			if _, err := b.Snapshots.Take(t.Context(), "a", "first", ""); err == nil {
+				return errors.New("a snapshot was taken")
+			}
+			return nil
+		},
+	} {
+		b := newBed(t, t.TempDir())
+		b.raise(t, "a")
+		run := ""
+		if r, err := b.Record("a"); err == nil {
+			run = r.Plan.Machines[0].Spec.Name
+		}
+		set := 0
+		b.Hook = func(op string, after bool) error {
+			if !after && op == "settle "+run {
+				set++
+			}
+			if what == "failed" && !after && strings.HasPrefix(op, "snapshot ") {
+				return errors.New("no")
+			}
+			return nil
+		}
+		if err := do(b); err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+		if set != 1 {
+			t.Errorf("%s: the clock of the source was set %d times, want 1", what, set)
+		}
+	}
+}
+
 // A clock that cannot be set is told, and the snapshot is one.
 func TestClockThatCannotBeSet(t *testing.T) {
 	b := newBed(t, t.TempDir())

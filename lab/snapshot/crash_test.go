@@ -34,6 +34,10 @@ var walks = map[string]func(context.Context, *bed) error{
 		_, err := b.Snapshots.Restore(ctx, snapshot.RestoreOptions{Scenario: "a", Snapshot: "first", As: "b"})
 		return err
 	},
+	"restore one machine": func(ctx context.Context, b *bed) error {
+		_, err := b.Snapshots.Restore(ctx, snapshot.RestoreOptions{Scenario: "a", Snapshot: "first", Machine: "two"})
+		return err
+	},
 	"restore flattened": func(ctx context.Context, b *bed) error {
 		_, err := b.Snapshots.Restore(ctx, snapshot.RestoreOptions{Scenario: "a", Snapshot: "deep", As: "b"})
 		return err
@@ -162,6 +166,8 @@ func TestKilled(t *testing.T) {
 				if at%2 == 0 && walk == "restore in place" {
 					b.restore(t, snapshot.RestoreOptions{Scenario: "a", Snapshot: "first"})
 					b.wantLives(t, "a", "then")
+				} else if at%2 == 0 && walk == "restore one machine" {
+					must(t, walks[walk](t.Context(), b))
 				} else if at%2 == 0 && walk == "take" {
 					b.take(t, "a", "third") // goes on without a word
 				}
@@ -183,7 +189,9 @@ func (b *bed) wantAsBefore(t *testing.T, walk string, at int) {
 	if diff := cmp.Diff(b.usedLayers(t), b.layerFiles(t)); diff != "" {
 		t.Errorf("layers (-used +there):\n%s", diff)
 	}
-	if _, err := b.Record("a"); walk != "restore in place" || err == nil {
+	if walk == "restore one machine" {
+		b.wantOneRestored(t)
+	} else if _, err := b.Record("a"); walk != "restore in place" || err == nil {
 		b.wantLives(t, "a", b.Recall("mesh-a.one", "value"))
 		if got := b.Recall("mesh-a.one", "value"); walk != "restore in place" && got != "now" {
 			t.Errorf("scenario a has %q", got)
@@ -207,6 +215,32 @@ func (b *bed) wantAsBefore(t *testing.T, walk string, at int) {
 		b.wantFailingDisks(t)
 		_, err := b.Destroy(t.Context(), as)
 		must(t, err)
+	}
+}
+
+// wantOneRestored: machine one ran on, and two is as it was at the snapshot, or
+// before, or off and boots from its disk at the snapshot.
+func (b *bed) wantOneRestored(t *testing.T) {
+	t.Helper()
+	r, err := b.Record("a")
+	must(t, err)
+	if r.Machines["two"].Off {
+		must(t, b.PowerOn(t.Context(), "a", "two"))
+		if disk := b.File("mesh-a.two", "value"); disk != "then" {
+			t.Errorf("machine two boots from a disk that has %q", disk)
+		}
+	} else if memory, disk := b.Recall("mesh-a.two", "value"), b.File("mesh-a.two", "value"); memory != disk || disk == "" {
+		t.Errorf("machine two has %q in memory and %q on disk", memory, disk)
+	}
+	if memory, disk := b.Recall("mesh-a.one", "value"), b.File("mesh-a.one", "value"); memory != "now" || disk != "now" {
+		t.Errorf("machine one has %q in memory and %q on disk", memory, disk)
+	}
+	s, err := b.Status(t.Context(), "a")
+	must(t, err)
+	for _, m := range s.Machines {
+		if s.Phase != lifecycle.Raised || m.State != "running" {
+			t.Errorf("machine %s is %s, the scenario %s", m.Name, m.State, s.Phase)
+		}
 	}
 }
 
@@ -286,6 +320,13 @@ func (b *bed) wantCutOff(t *testing.T, walk string, at int, err error) {
 		must(t, b.Snapshots.Sweep())
 	}
 	switch walk {
+	case "restore one machine":
+		if r, absent := b.Record("a"); absent == nil && r.Phase == lifecycle.Restoring { // likewise
+			h, err := b.Hold("a")
+			must(t, err)
+			must(t, h.LeaveOff(t.Context()))
+			h.Release()
+		}
 	case "take":
 		if all, list := b.Snapshots.Store().List("a"); list != nil || err != nil && len(all) != 1 {
 			t.Errorf("%d snapshots are listed, %v", len(all), list)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 
 	"mesh/lab/lifecycle"
 )
@@ -48,6 +49,9 @@ func (s *Snapshots) Fork(ctx context.Context, o ForkOptions) (Restored, error) {
 	if err := t.take(ctx); err != nil {
 		return Restored{}, failure(ctx, what, err, "the scenario runs on as it was")
 	}
+	var clocks sync.WaitGroup
+	clocks.Go(func() { h.SetClocks(ctx, t.running()...) }) // meanwhile, as for any snapshot
+	defer clocks.Wait()
 	t.describe()
 	forked, err := s.restore(ctx, t.m, restore)
 	return forked, errors.Join(err, s.store.Discard(o.Scenario, name))

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 
 	"mesh/lab/fault"
 	"mesh/lab/images"
@@ -112,6 +113,17 @@ func TestRefused(t *testing.T) {
 		"no disk space": {
 			spoil: func(t *testing.T, b *bed, m snapshot.Manifest) { b.SpaceBytes = 1 << 20 },
 			code:  4, says: []string{"not enough disk space"},
+		},
+		"no disk space for the memory that is copied": {
+			spoil: func(t *testing.T, b *bed, m snapshot.Manifest) {
+				b.SpaceBytes = 2*64<<20 - 1
+				for _, f := range m.Files {
+					if strings.HasPrefix(f.Path, "memory/") {
+						b.SpaceBytes += f.Bytes
+					}
+				}
+			},
+			code: 4, says: []string{"not enough disk space"},
 		},
 		"no such snapshot": {
 			options: snapshot.RestoreOptions{Scenario: "a", Snapshot: "frist"}, code: 2, says: []string{"no snapshot frist", "first"},
@@ -290,4 +302,28 @@ func (b *bed) wantNothingHalf(t testing.TB) {
 		t.Errorf("layers (-used +there):\n%s", diff)
 	}
 	b.wantNoLocks(t)
+}
+
+// Whoever uses a snapshot waits for who has it alone for a while.
+func TestUseWaits(t *testing.T) {
+	b := begin(t, t.TempDir())
+	f, err := os.Open(filepath.Join(b.Snapshots.Store().Path("a", "first"), "manifest.json"))
+	must(t, err)
+	defer f.Close()
+	must(t, unix.Flock(int(f.Fd()), unix.LOCK_EX))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, _, err := b.Snapshots.Store().Use(ctx, "a", "first"); !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "in use") {
+		t.Errorf("it does not wait: %v", err)
+	}
+	used := make(chan error)
+	go func() {
+		_, done, err := b.Snapshots.Store().Use(t.Context(), "a", "first")
+		if err == nil {
+			done()
+		}
+		used <- err
+	}()
+	must(t, f.Close())
+	must(t, <-used)
 }

@@ -22,7 +22,7 @@ func (s *Snapshots) Remove(scenario, name string) error {
 // Verify reads all that a snapshot consists of, and reports what is not as it
 // was when it was taken; nil when it is whole. ErrAbsent.
 func (s *Snapshots) Verify(ctx context.Context, scenario, name string) error {
-	m, done, err := s.store.Use(scenario, name)
+	m, done, err := s.store.Use(ctx, scenario, name)
 	if err != nil {
 		return err
 	}

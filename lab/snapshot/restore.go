@@ -38,7 +38,7 @@ func (s *Snapshots) Restore(ctx context.Context, o RestoreOptions) (Restored, er
 	if err := s.flatten(ctx, o.Scenario, o.Snapshot); err != nil {
 		return Restored{}, failure(ctx, "restore snapshot "+o.Snapshot+" of "+o.Scenario, err, "nothing was changed")
 	}
-	m, done, err := s.store.Use(o.Scenario, o.Snapshot)
+	m, done, err := s.store.Use(ctx, o.Scenario, o.Snapshot)
 	if err != nil {
 		return Restored{}, err
 	}
@@ -140,7 +140,7 @@ func (r *restoring) begin(ctx context.Context) error {
 			Faults: r.m.Faults, Snapshots: r.ancestors(),
 		})
 	}
-	return r.held.Begin(lifecycle.Restoring, lifecycle.Work{Snapshot: r.m.Name}, func(rec *lifecycle.Record) {
+	return r.held.Begin(lifecycle.Restoring, lifecycle.Work{Snapshot: r.m.Name, Machine: r.o.Machine}, func(rec *lifecycle.Record) {
 		rec.Plan, rec.Accelerator = r.plan, r.m.Platform.Accelerator
 		if r.o.Machine == "" {
 			rec.Faults = r.m.Faults
@@ -162,6 +162,10 @@ func (r *restoring) giveUp(ctx context.Context, what string, err error) error {
 			next = "not all of it could be undone: `lab destroy " + r.name() + "`"
 		}
 		return failure(ctx, what, errors.Join(err, undone), next)
+	}
+	if r.o.Machine != "" {
+		return failure(ctx, what, errors.Join(err, r.held.LeaveOff(undo)), fmt.Sprintf(
+			"the other machines run on: restore this one again, or `lab power on %s %s` boots it from its disk at the snapshot", r.name(), r.o.Machine))
 	}
 	ended := r.cfg.Lab.End(undo, r.plan, r.machines...)
 	return failure(ctx, what, errors.Join(err, ended), fmt.Sprintf(

@@ -95,27 +95,36 @@ func TestCaseL7Beside(t *testing.T) {
 	b.wantLives(t, "b", "on b")
 }
 
-// Many at once from one snapshot: all stand.
+// Many at once from one snapshot: all stand, also where the first makes its disks
+// consist of fewer layers.
 func TestCaseL7ManyAtOnce(t *testing.T) {
-	b := newBed(t, t.TempDir())
-	b.raise(t, "a")
-	b.live(t, "a", "then")
-	b.take(t, "a", "first")
-	names := []string{"b", "c", "d", "e", "f"}
-	errs := make(chan error, len(names))
-	for _, name := range names {
-		go func() {
-			_, err := b.Snapshots.Restore(t.Context(), snapshot.RestoreOptions{Scenario: "a", Snapshot: "first", As: name})
-			errs <- err
-		}()
-	}
-	for range names {
-		if err := <-errs; err != nil {
-			t.Error(err)
+	for _, from := range []string{"first", "deep"} {
+		b := newBed(t, t.TempDir())
+		b.raise(t, "a")
+		b.live(t, "a", "then")
+		b.take(t, "a", "first")
+		if from == "deep" {
+			b.deepen(t)
+			b.live(t, "a", "then")
+			must(t, b.Snapshots.Remove("a", "deep"))
+			b.take(t, "a", "deep")
 		}
-	}
-	for _, name := range names {
-		b.wantLives(t, name, "then")
+		names := []string{"b", "c", "d", "e", "f"}
+		errs := make(chan error, len(names))
+		for _, name := range names {
+			go func() {
+				_, err := b.Snapshots.Restore(t.Context(), snapshot.RestoreOptions{Scenario: "a", Snapshot: from, As: name})
+				errs <- err
+			}()
+		}
+		for range names {
+			if err := <-errs; err != nil {
+				t.Errorf("from snapshot %s: %v", from, err)
+			}
+		}
+		for _, name := range names {
+			b.wantLives(t, name, "then")
+		}
 	}
 }
 

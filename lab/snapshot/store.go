@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -8,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -216,13 +218,24 @@ func (s Store) Write(m Manifest) error {
 }
 
 // Use keeps a snapshot from being removed until the returned function is
-// called. Any number may use one. ErrAbsent.
-func (s Store) Use(scenario, name string) (Manifest, func(), error) {
+// called. Any number may use one; it waits for who removes it, or makes its disks
+// consist of fewer layers. ErrAbsent.
+func (s Store) Use(ctx context.Context, scenario, name string) (Manifest, func(), error) {
 	m, err := s.Get(scenario, name)
 	if err != nil {
 		return m, nil, err
 	}
 	done, err := s.lock(scenario, name, unix.LOCK_SH)
+	again := time.NewTicker(lockRetry)
+	defer again.Stop()
+	for errors.Is(err, errInUse) {
+		select {
+		case <-ctx.Done():
+			return m, nil, fmt.Errorf("%w (%w)", err, context.Cause(ctx))
+		case <-again.C:
+			done, err = s.lock(scenario, name, unix.LOCK_SH)
+		}
+	}
 	if err != nil {
 		return m, nil, err
 	}
@@ -234,7 +247,13 @@ func (s Store) Use(scenario, name string) (Manifest, func(), error) {
 	return m, done, nil
 }
 
-// lock locks a snapshot's manifest, without waiting.
+// errInUse is matched where somebody else has locked a snapshot.
+var errInUse = errors.New("in use")
+
+// lockRetry is how often a lock is tried that is waited for.
+const lockRetry = 100 * time.Millisecond
+
+// lock locks a snapshot's manifest, without waiting. errInUse.
 func (s Store) lock(scenario, name string, how int) (func(), error) {
 	f, err := os.Open(filepath.Join(s.Path(scenario, name), manifestName))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -252,7 +271,7 @@ func (s Store) lock(scenario, name string, how int) (func(), error) {
 		_ = f.Close()
 		return nil, &lifecycle.Error{
 			What: fmt.Sprintf("snapshot %s of %s is in use", name, scenario), Why: "another lab command restores, exports or removes it",
-			Next: "wait for it", Code: codeUsage,
+			Next: "wait for it", Code: codeUsage, Cause: errInUse,
 		}
 	}
 	return func() { _ = f.Close() }, nil

@@ -110,6 +110,9 @@ func (t *taking) take(ctx context.Context) error {
 	}
 	err := t.freeze(ctx)
 	if err != nil {
+		undo, cancel := undoing(ctx)
+		defer cancel()
+		t.held.SetClocks(undo, t.running()...) // they may have stood until it was known
 		err = errors.Join(err, t.store.Discard(t.m.Scenario, t.m.Name))
 	}
 	return err
