@@ -88,7 +88,7 @@ func labJSON(ctx context.Context, v any, args ...string) {
 }
 
 var _ = Describe("Snapshots", Label("snapshot"), func() {
-	It("cases L5, L8 and L14: a scenario goes back as one, and on from there beside", func(ctx SpecContext) {
+	It("cases L5 and L14: a scenario goes back as one, and on from there beside", func(ctx SpecContext) {
 		mesh, r := lab().Raise(ctx, "trio", runID+"-trio")
 		machines := []string{"one", "two", "three"}
 		keep(mesh, machines)
