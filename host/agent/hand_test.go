@@ -285,7 +285,7 @@ func TestPassGoesOnUnseen(t *testing.T) {
 }
 
 // A member of a mesh whose record is gone says so, in its journal and its status,
-// goes on, and removes nothing it cannot know of (system.md, "Losing the store").
+// goes on, and removes nothing it cannot know of.
 func TestRecordLost(t *testing.T) {
 	m := newMachine()
 	hand, runtime, log := machineHand(m)

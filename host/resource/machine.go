@@ -3,7 +3,8 @@
 //
 // Looking, applying and removing may be repeated without harm. Comparing and
 // deciding are pure. It declares what each kind asks of the operating system;
-// host/system and its fake implement it. host/apply may import it.
+// host/system and its fake implement it. host/apply, host/agent and
+// cmd/host may import it.
 package resource
 
 import (

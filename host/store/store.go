@@ -7,8 +7,8 @@
 // moved aside and named; neither ever makes what was recorded before look as if
 // it had never been. One process writes; any number read without waiting.
 //
-// It reaches the disk only through Directory. host/apply, host/agent and cmd/host
-// may import it.
+// It reaches the disk only through Directory. host/resource, host/system,
+// host/apply, host/bundle, host/agent and cmd/host may import it.
 package store
 
 import (

@@ -6,7 +6,7 @@
 // images are fetched, outside the host's own control group. Nothing here decides: what shall be is
 // told, what is is reported.
 //
-// host/resource, host/apply and cmd/host may import it.
+// host/resource, host/apply, host/upgrade and cmd/host may import it.
 package system
 
 // Config is what a System needs.

@@ -3,8 +3,8 @@
 // on its console.
 //
 // It needs no network and no account in the machine; whatever it runs is root's.
-// It decides nothing about machines; lab/lifecycle does. Only that, lab/verify
-// and cmd/lab import it.
+// It decides nothing about machines; lab/lifecycle does. Only that, lab/snapshot,
+// lab/evidence, lab/verify, cmd/lab and specs/bench import it.
 package guest
 
 import (

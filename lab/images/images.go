@@ -4,7 +4,8 @@
 //
 // An image is never changed once it is in the store. Building takes root and
 // the archive that this machine's own apt is configured with; it names no other
-// place. Only lab/lifecycle and cmd/lab import it.
+// place. Only lab/lifecycle, lab/snapshot, lab/archive, lab/verify and cmd/lab
+// import it.
 package images
 
 import (

@@ -7,5 +7,6 @@
 // record names. Reading (Status, List, Abandoned) changes nothing.
 //
 // The package decides and keeps order; hypervisor, world, images and guests are
-// behind the interfaces of ports.go. Only cmd/lab imports it.
+// behind the interfaces of ports.go. Only lab/snapshot,
+// lab/archive, lab/evidence and cmd/lab import it.
 package lifecycle

@@ -2,7 +2,7 @@
 // network namespaces that builds bridges and routers and serves addresses,
 // names, an ACME issuer and packages. Nothing else configures the inside.
 //
-// Only lab/lifecycle and cmd/lab import it.
+// Only lab/lifecycle, lab/snapshot and cmd/lab import it.
 package world
 
 import "mesh/lab/underlay"

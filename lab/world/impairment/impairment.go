@@ -8,7 +8,7 @@
 // that a machine may come and go. Delays and rates are the work of delay lines:
 // see lab/world/line.
 //
-// Only lab/world imports it.
+// Only lab/world and lab/world/line import it.
 package impairment
 
 import (

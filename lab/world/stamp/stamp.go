@@ -2,7 +2,7 @@
 // each a copy whose lines begin with the time at which they came.
 //
 // It never writes to what it follows. It sleeps until a file grows. Only
-// lab/world and cmd/lab import it.
+// lab/world, lab/evidence and cmd/lab import it.
 package stamp
 
 import (
