@@ -70,8 +70,8 @@ func (h *host) newMayRemove() *cobra.Command {
 	return &cobra.Command{
 		Use:   "may-remove",
 		Short: "Say whether the host can be removed without leaving behind what it owns",
-		Long: `Exit with 0 when this machine's host owns nothing, else with 1 and the reasons.
-The package asks this before it is removed.`,
+		Long: `Exit with 0 when this machine's host owns nothing, else with 1 and the reasons;
+with 4 when its record may not be read. The package asks this before it is removed.`,
 		Args: cli.UsageArgs(cobra.NoArgs),
 		RunE: func(*cobra.Command, []string) error { return h.mayRemove() },
 	}
