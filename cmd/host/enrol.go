@@ -63,7 +63,7 @@ func (h *host) enrol(c *cobra.Command, text string, again bool) error {
 	}
 	s := h.system()
 	e := agent.Enrolment{
-		Identity: h.identity(s), Facts: facts, Random: rand.Reader, Now: time.Now, Again: again,
+		Identity: h.identity(s), Facts: facts(), Random: rand.Reader, Now: time.Now, Again: again,
 		EnsureRecord: func() error { return h.ensureRecord(s) },
 		Note:         func(line string) { fmt.Fprintln(h.Err, line) },
 	}

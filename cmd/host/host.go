@@ -147,18 +147,20 @@ func (f folder) Remove(name string) error {
 }
 
 // facts collects what the plane is told about this machine.
-func facts() (inventory.Profile, inventory.Inventory, error) {
+func facts() agent.Facts {
 	root := os.DirFS("/")
-	profile, err := inventory.CollectProfile(root, version, runtime.GOARCH)
-	if err != nil {
-		return profile, inventory.Inventory{}, err
+	return agent.Facts{
+		Profile: func() (inventory.Profile, error) {
+			return inventory.CollectProfile(root, version, runtime.GOARCH)
+		},
+		Inventory: func() (inventory.Inventory, error) {
+			interfaces, err := interfaces()
+			if err != nil {
+				return inventory.Inventory{}, fmt.Errorf("collect inventory: %v", err)
+			}
+			return inventory.Collect(root, interfaces)
+		},
 	}
-	interfaces, err := interfaces()
-	if err != nil {
-		return profile, inventory.Inventory{}, fmt.Errorf("collect inventory: %v", err)
-	}
-	has, err := inventory.Collect(root, interfaces)
-	return profile, has, err
 }
 
 func interfaces() ([]inventory.Interface, error) {

@@ -50,8 +50,11 @@ func newMachine(t *testing.T, name string, plane func() string) *machine {
 	return m
 }
 
-func (m *machine) facts() (inventory.Profile, inventory.Inventory, error) {
-	return planetest.Profile(), planetest.Inventory(m.name), nil
+func (m *machine) facts() agent.Facts {
+	return agent.Facts{
+		Profile:   func() (inventory.Profile, error) { return planetest.Profile(), nil },
+		Inventory: func() (inventory.Inventory, error) { return planetest.Inventory(m.name), nil },
+	}
 }
 
 func (m *machine) dial(ctx context.Context, network, _ string) (net.Conn, error) {
@@ -60,7 +63,7 @@ func (m *machine) dial(ctx context.Context, network, _ string) (net.Conn, error)
 
 func (m *machine) enrol(token identity.Token) {
 	m.t.Helper()
-	e := agent.Enrolment{Identity: m.identity, Facts: m.facts, Random: rand.Reader, Now: time.Now, Dial: m.dial}
+	e := agent.Enrolment{Identity: m.identity, Facts: m.facts(), Random: rand.Reader, Now: time.Now, Dial: m.dial}
 	if _, err := e.Run(m.t.Context(), token.Encode()); err != nil {
 		m.t.Fatal(err)
 	}
@@ -72,7 +75,7 @@ func (m *machine) up() (stop func()) {
 	log := slog.New(slog.NewTextHandler(m.log, nil))
 	process := agent.Process{PID: 7, Start: 1}
 	a := agent.New(agent.Config{
-		Identity: m.identity, Runtime: m.runtime, Facts: m.facts, Process: process, Dial: m.dial, Now: now, Log: log, Contents: m.Contents,
+		Identity: m.identity, Runtime: m.runtime, Facts: m.facts(), Process: process, Dial: m.dial, Now: now, Log: log, Contents: m.Contents,
 		Hand: &agent.Hand{
 			Store:   store.Config{Directory: system.NewStateDirectory(m.Files, "/var/lib/mesh-host"), Now: now},
 			Machine: m.Machine, Runtime: m.runtime, Process: process, Now: now, Log: log,

@@ -38,8 +38,12 @@ type Passer interface {
 	Pass(ctx context.Context, accept *store.Accepted) (*store.Accepted, declaration.Outcome, error)
 }
 
-// Facts collects what the plane is told about this machine.
-type Facts func() (inventory.Profile, inventory.Inventory, error)
+// Facts collects what the plane is told about this machine. What a link begins
+// with and what is reported after each pass are two things, read when needed.
+type Facts struct {
+	Profile   func() (inventory.Profile, error)
+	Inventory func() (inventory.Inventory, error)
+}
 
 // Config is what an Agent needs.
 type Config struct {

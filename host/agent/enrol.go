@@ -143,7 +143,11 @@ func (e Enrolment) key(held identityFile, token identity.Token) (identity.NodeKe
 }
 
 func (e Enrolment) ask(ctx context.Context, token identity.Token, key identity.NodeKey, held identityFile) (Membership, error) {
-	profile, has, err := e.Facts()
+	profile, err := e.Facts.Profile()
+	if err != nil {
+		return Membership{}, fmt.Errorf("enrol: %v", err)
+	}
+	has, err := e.Facts.Inventory()
 	if err != nil {
 		return Membership{}, fmt.Errorf("enrol: %v", err)
 	}

@@ -19,9 +19,13 @@ import (
 	"mesh/host/link"
 )
 
-func facts() (inventory.Profile, inventory.Inventory, error) {
-	return inventory.Profile{HostVersion: "1.0.0", Formats: []int{1}, OS: "debian"},
-		inventory.Inventory{MachineID: strings.Repeat("a", 32), Hostname: "box", CPUs: 2, Interfaces: []inventory.Interface{}}, nil
+var facts = agent.Facts{
+	Profile: func() (inventory.Profile, error) {
+		return inventory.Profile{HostVersion: "1.0.0", Formats: []int{1}, OS: "debian"}, nil
+	},
+	Inventory: func() (inventory.Inventory, error) {
+		return inventory.Inventory{MachineID: strings.Repeat("a", 32), Hostname: "box", CPUs: 2, Interfaces: []inventory.Interface{}}, nil
+	},
 }
 
 // applicant is a machine that enrols, with everything it says.

@@ -34,6 +34,10 @@ type Hand struct {
 	// nil means nobody wants to know.
 	Waiting func()
 
+	// Whole is called before a pass that has more to do than to glance. nil means
+	// nobody wants to know.
+	Whole func()
+
 	mu   sync.Mutex
 	rest *rest               // nil: the next pass is a whole one
 	said declaration.Outcome // of the last pass, which the log was told
@@ -72,6 +76,9 @@ func (h *Hand) Pass(ctx context.Context, accept *store.Accepted) (held *store.Ac
 		return h.rest.held, h.rest.outcome, nil
 	}
 	h.rest = nil
+	if h.Whole != nil {
+		h.Whole()
+	}
 	record, err := h.open(ctx)
 	if err != nil {
 		h.note(PassState{Started: h.Now().UTC(), Finished: h.Now().UTC(), Error: oneLine(err.Error())})

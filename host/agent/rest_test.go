@@ -23,6 +23,8 @@ type resting struct {
 	m    *systemtest.Machine
 	hand *agent.Hand
 	now  time.Time
+
+	wholes int // passes that said that they are whole ones
 }
 
 func newResting(t *testing.T) *resting {
@@ -38,6 +40,7 @@ func newResting(t *testing.T) *resting {
 	})
 	r.m.OfferPackage("other", systemtest.Offer{Versions: []string{"1.0"}, Users: map[string]uint32{"other": 901}})
 	r.hand, _, _ = machineHand(r.m)
+	r.hand.Whole = func() { r.wholes++ }
 	r.hand.Now = func() time.Time { r.now = r.now.Add(time.Second); return r.now }
 	if outcome, err := reconcile(t, r.hand, bundled(t)); err != nil || !agent.Converged(outcome) {
 		t.Fatal(statuses(outcome), err)
@@ -54,7 +57,11 @@ const (
 // pass makes a pass, which is a whole one or a glance, after which all is well.
 func (r *resting) pass(want bool) declaration.Outcome {
 	r.Helper()
+	before := r.wholes
 	held, outcome, err := r.hand.Pass(r.Context(), nil)
+	if said := r.wholes > before; said != want {
+		r.Errorf("it said that it is a whole pass: %t", said)
+	}
 	if err != nil || held == nil || !agent.Converged(outcome) {
 		r.Fatalf("%s, %v", statuses(outcome), err)
 	}

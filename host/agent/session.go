@@ -44,7 +44,7 @@ var errSilent = fmt.Errorf("the plane has said nothing for %s", link.LinkTimeout
 // connect makes one connection and serves it until it ends. lived tells whether
 // the plane said anything on it.
 func (u *uplink) connect(ctx context.Context) (lived bool, err error) {
-	profile, _, err := u.agent.cfg.Facts()
+	profile, err := u.agent.cfg.Facts.Profile()
 	if err != nil {
 		return false, err
 	}
@@ -249,7 +249,7 @@ func (s *session) report(ctx context.Context) error {
 		return nil
 	}
 	s.looked = now
-	_, has, err := s.agent.cfg.Facts()
+	has, err := s.agent.cfg.Facts.Inventory()
 	if err != nil {
 		return err
 	}

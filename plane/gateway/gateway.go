@@ -99,11 +99,12 @@ func New(c Config) *Gateway {
 	}
 }
 
-// Bounds on connections. A dead peer is found by pings within LinkTimeout.
+// Bounds on connections. A dead peer is found by pings within LinkTimeout: each
+// wakes up a host that has nothing to do, so there are as few as may be.
 const (
 	handshakeTimeout = 10 * time.Second
 	idleTimeout      = 2 * time.Minute
-	pingAfter        = link.LinkTimeout / 2
+	pingAfter        = link.LinkTimeout * 2 / 3
 	pingTimeout      = link.LinkTimeout / 3
 	shutdownTimeout  = 5 * time.Second
 	seenInterval     = time.Minute
