@@ -113,8 +113,10 @@ func (p *pass) run(ctx context.Context, steps []Step) {
 func (p *pass) copyAside(steps []Step, records *[]store.Record) {
 	for i, s := range steps {
 		f := s.resource.File
-		if s.Verb != VerbChange || f == nil || f.Policy != declaration.PolicyKeepCopy ||
-			s.before.Digest == s.made().Digest || s.before.Digest == s.target.Digest {
+		if s.Verb != VerbChange || f == nil || f.Policy != declaration.PolicyKeepCopy {
+			continue
+		}
+		if d := s.before.Digest; d != "" && (d == s.made().Digest || d == s.target.Digest) { // one too large to be read has none
 			continue
 		}
 		data, err := p.machine.Read(s.Where)

@@ -156,6 +156,18 @@ func TestKeepCopyOrNothing(t *testing.T) {
 	}
 }
 
+// TestKeepCopyOfTooMuch: what is larger than any copy is not replaced either.
+func TestKeepCopyOfTooMuch(t *testing.T) {
+	m := systemtest.New()
+	theirs := strings.Repeat("x", system.MaxContent+1)
+	put(m, "/etc/f", theirs)
+	f := declaration.Resource{ID: "f", File: &declaration.File{Path: "/etc/f", Content: "1", Policy: declaration.PolicyKeepCopy}}
+	got := came(t, m, applytest.Desired(1, f))
+	if !strings.Contains(got, "failed: nothing was done, because what is there could not be kept") || content(m, "/etc/f") != theirs {
+		t.Errorf("%s; %d bytes are there", got, len(content(m, "/etc/f")))
+	}
+}
+
 // TestValidate runs the command on the new file, where it lies, before it
 // replaces the old one.
 func TestValidate(t *testing.T) {
