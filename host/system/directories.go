@@ -71,7 +71,7 @@ func (f *Files) RemoveDirectory(p string) error {
 	case errors.Is(err, unix.ENOTDIR):
 		return fmt.Errorf("remove directory %s: %w", p, ErrChanged)
 	case err != nil:
-		return mounted(p, err)
+		return mounted("remove directory", p, err)
 	}
 	return parent.Sync()
 }

@@ -3,7 +3,6 @@ package system
 import (
 	"fmt"
 	"io"
-	"io/fs"
 )
 
 // Disk is a file system at the grain of the system call. It is the seam at
@@ -77,11 +76,4 @@ type InWayError struct {
 
 func (e *InWayError) Error() string {
 	return fmt.Sprintf("%s: %s is a %s, which is not followed or replaced: move it away, or declare another path", e.Path, e.Component, e.Type)
-}
-
-func pathError(op, path string, err error) error {
-	if err == nil {
-		return nil
-	}
-	return &fs.PathError{Op: op, Path: path, Err: err}
 }

@@ -98,7 +98,7 @@ func (f *Files) Replace(writes []Write) []error {
 		name := path.Base(writes[i].Path)
 		err := writes[i].check(Temporary(name))
 		if err == nil {
-			err = dir.Rename(Temporary(name), name)
+			err = mounted("replace", writes[i].Path, dir.Rename(Temporary(name), name))
 		}
 		if err != nil {
 			err = errors.Join(err, clear(dir, name))
@@ -183,16 +183,16 @@ func (f *Files) Remove(removals []Removal) []error {
 		case found.Type != TypeFile || found.Digest != removals[i].Digest:
 			return fmt.Errorf("remove %s: %w", removals[i].Path, ErrChanged)
 		}
-		return mounted(removals[i].Path, dir.Unlink(name))
+		return mounted("remove", removals[i].Path, dir.Unlink(name))
 	})
 	b.sync()
 	return b.errs
 }
 
 // mounted names the one reason for EBUSY that matters here.
-func mounted(p string, err error) error {
+func mounted(op, p string, err error) error {
 	if errors.Is(err, unix.EBUSY) {
-		return fmt.Errorf("remove %s: %w", p, ErrMount)
+		return fmt.Errorf("%s %s: %w: unmount that first", op, p, ErrMount)
 	}
 	return err
 }

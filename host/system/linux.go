@@ -163,9 +163,11 @@ func (d *linuxDir) regular(name string, flags int) (File, error) {
 }
 
 func (d *linuxDir) Create(name string) (File, error) {
-	fd, err := d.openat(name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL)
+	fd, err := retry(func() (int, error) {
+		return unix.Openat(d.fd, name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+	})
 	if err != nil {
-		return nil, err
+		return nil, d.denied("make", name, err)
 	}
 	return &linuxFile{fd, d.at(name)}, nil
 }
@@ -198,27 +200,27 @@ func (d *linuxDir) Lock(name string) (io.Closer, error) {
 }
 
 func (d *linuxDir) Mkdir(name string) error {
-	return pathError("make directory", d.at(name), again(func() error { return unix.Mkdirat(d.fd, name, 0o700) }))
+	return d.denied("make directory", name, again(func() error { return unix.Mkdirat(d.fd, name, 0o700) }))
 }
 
 func (d *linuxDir) Rename(from, to string) error {
-	return pathError("rename to", d.at(to), again(func() error { return unix.Renameat(d.fd, from, d.fd, to) }))
+	return d.denied("rename to", to, again(func() error { return unix.Renameat(d.fd, from, d.fd, to) }))
 }
 
 func (d *linuxDir) Unlink(name string) error {
-	return pathError("remove", d.at(name), again(func() error { return unix.Unlinkat(d.fd, name, 0) }))
+	return d.denied("remove", name, again(func() error { return unix.Unlinkat(d.fd, name, 0) }))
 }
 
 func (d *linuxDir) Rmdir(name string) error {
-	return pathError("remove directory", d.at(name), again(func() error { return unix.Unlinkat(d.fd, name, unix.AT_REMOVEDIR) }))
+	return d.denied("remove directory", name, again(func() error { return unix.Unlinkat(d.fd, name, unix.AT_REMOVEDIR) }))
 }
 
 func (d *linuxDir) Chown(uid, gid uint32) error {
-	return pathError("change owner of", d.path, again(func() error { return unix.Fchown(d.fd, int(uid), int(gid)) }))
+	return d.denied("change owner of", "", again(func() error { return unix.Fchown(d.fd, int(uid), int(gid)) }))
 }
 
 func (d *linuxDir) Chmod(mode uint32) error {
-	return pathError("change mode of", d.path, again(func() error { return unix.Fchmod(d.fd, mode) }))
+	return d.denied("change mode of", "", again(func() error { return unix.Fchmod(d.fd, mode) }))
 }
 
 // Sync is not repeated when a signal ends it: the kernel may have dropped what
