@@ -377,3 +377,35 @@ func TestCaseH5SwappedDuringApply(t *testing.T) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
+
+// TestSlowService: one that never comes to the end of its start is said to go on,
+// is not started again and again, keeps nothing else waiting, and reads a file that
+// changes meanwhile.
+func TestSlowService(t *testing.T) {
+	m := systemtest.New()
+	m.AddUnit(systemtest.Unit{Name: "a.service", Slow: true, Reads: []string{"/etc/file"}})
+	desired := func(generation uint64, says string) apply.Desired {
+		return applytest.Desired(generation,
+			declaration.Resource{ID: "f", File: &declaration.File{Path: "/etc/file", Content: says}},
+			declaration.Resource{ID: "s", Service: &declaration.Service{Unit: "a.service", RestartOn: []string{"f"}}},
+			declaration.Resource{ID: "after", File: &declaration.File{Path: "/etc/after", Content: says}})
+	}
+	pass := func(d apply.Desired) string {
+		t.Helper()
+		out, err := applytest.Pass(t.Context(), m, d)
+		if err != nil || content(m, "/etc/after") != d.Resources[2].File.Content || len(m.Stale()) > 0 {
+			t.Errorf("%v; %q; stale: %q", err, content(m, "/etc/after"), m.Stale())
+		}
+		return string(out.Results[1].Status)
+	}
+	var became []string
+	for _, d := range []apply.Desired{desired(1, "1"), desired(1, "1"), desired(2, "2"), desired(2, "2")} {
+		became = append(became, pass(d))
+	}
+	if got := strings.Join(became, " "); got != "failed in_sync failed in_sync" {
+		t.Error(got)
+	}
+	if v := viewOf(t, m); len(v.Debts)+len(v.Intents) > 0 || len(v.Owned) != 3 {
+		t.Errorf("%+v", v)
+	}
+}

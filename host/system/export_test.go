@@ -1,5 +1,7 @@
 package system
 
+import "time"
+
 // OldLinux is Linux without openat2.
 func OldLinux() *Linux {
 	l := &Linux{}
@@ -7,8 +9,16 @@ func OldLinux() *Linux {
 	return l
 }
 
-// Transient runs what changes packages.
-func Transient(runtime string) Runner { return transient{runtime, packagesUnit} }
+// Transient runs what changes packages, and waits for it that long.
+func Transient(runtime string, limit time.Duration) Runner {
+	return transient{runtime, packagesUnit, limit}
+}
+
+// Bounded ends commands that take longer.
+func Bounded(limit time.Duration) Runner { return bounded{direct{}, limit} }
+
+// BoundedAnswers is the same for those whose output is an answer.
+func BoundedAnswers(limit time.Duration) Runner { return bounded{answers{}, limit} }
 
 // HeldBy says who has a record lock on a file.
 func HeldBy(path string) string { return heldBy(path) }

@@ -20,7 +20,8 @@ type Package struct {
 }
 
 // Runner runs a command to its end and returns what it printed. It returns an
-// *exec.ExitError when the command ran and failed.
+// *exec.ExitError when the command ran and failed, and one that matches ErrGoesOn
+// when it is not waited for any longer.
 type Runner interface {
 	Run(ctx context.Context, argv ...string) (output string, err error)
 }
@@ -111,7 +112,7 @@ func (p *Packages) Install(ctx context.Context, name, version string, note func(
 
 	note("installing")
 	repaired, err := p.change(ctx, note, false, argv)
-	if err == nil || ctx.Err() != nil {
+	if err == nil || ctx.Err() != nil || errors.Is(err, ErrGoesOn) {
 		return wrap("install package "+what, err)
 	}
 	note("reading the package sources, because the first try failed")
@@ -258,7 +259,10 @@ func failure(what, output string, err error) error {
 			said = append(said, line)
 		}
 	}
-	if len(said) == 0 && last != "" {
+	switch {
+	case len(said) == 0 && last == "":
+		return fmt.Errorf("%s: %w", what, err)
+	case len(said) == 0:
 		said = []string{last}
 	}
 	const most = 3 // further complaints follow from the first

@@ -3,6 +3,7 @@ package system_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -319,4 +320,15 @@ func TestFetched(t *testing.T) {
 	if _, err := p.Fetched("demo", "3.0"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("%v", err)
 	}
+}
+
+// TestInstallGoesOn: an installation that does not come to its end is not tried once
+// more beside the one that goes on.
+func TestInstallGoesOn(t *testing.T) {
+	w := newWorld(t, []answer{quiet}, []answer{{begins: "install", err: fmt.Errorf("after 30m0s %w", system.ErrGoesOn)}})
+	err := w.packages().Install(t.Context(), "nginx", "", func(string) {})
+	if !errors.Is(err, system.ErrGoesOn) || err.Error() != "install package nginx: apt-get: after 30m0s it has not come to its end, and goes on" {
+		t.Error(err)
+	}
+	w.done(t)
 }

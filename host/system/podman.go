@@ -204,12 +204,11 @@ func hasGenerator() bool {
 type answers struct{}
 
 func (answers) Run(ctx context.Context, argv ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
-	cmd.Env = append(os.Environ(), quiet...)
+	cmd := command(ctx, argv)
 	complaints := &tail{}
 	cmd.Stderr = complaints
 	out, err := cmd.Output()
-	if err != nil {
+	if err = ended(err); err != nil {
 		err = failure(argv[0], complaints.String(), err)
 	}
 	return string(out), err

@@ -26,12 +26,49 @@ const maxOutput = 256 << 10
 type direct struct{}
 
 func (direct) Run(ctx context.Context, argv ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
-	cmd.Env = append(os.Environ(), quiet...)
+	cmd := command(ctx, argv)
 	out := &tail{}
 	cmd.Stdout, cmd.Stderr = out, out
-	err := cmd.Run()
+	err := ended(cmd.Run())
 	return out.String(), err
+}
+
+// outlived is how long a command's output is waited for once it has ended: what it
+// began may live on, and hold it open.
+const outlived = 5 * time.Second
+
+func command(ctx context.Context, argv []string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	cmd.Env, cmd.WaitDelay = append(os.Environ(), quiet...), outlived
+	return cmd
+}
+
+// ended is how a command ended, whoever holds its output open.
+func ended(err error) error {
+	if errors.Is(err, exec.ErrWaitDelay) {
+		return nil
+	}
+	return err
+}
+
+// asking is how long a command may take that only looks.
+const asking = 2 * time.Minute
+
+// bounded ends a command that does not come to its end, so that it does not keep
+// everything else waiting.
+type bounded struct {
+	Runner
+	limit time.Duration
+}
+
+func (b bounded) Run(ctx context.Context, argv ...string) (string, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, b.limit, fmt.Errorf("%s did not end within %s", argv[0], b.limit))
+	defer cancel()
+	out, err := b.Runner.Run(ctx, argv...)
+	if err != nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	return out, err
 }
 
 // tail keeps the end of what is written to it.
@@ -55,22 +92,26 @@ type programs struct{}
 
 // Try runs a program that only looks. The error says what it said last.
 func (programs) Try(ctx context.Context, argv []string) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, tryLimit, fmt.Errorf("it did not end within %s", tryLimit))
-	defer cancel()
-	out, err := direct{}.Run(ctx, argv...)
-	if err != nil && ctx.Err() != nil {
-		err = context.Cause(ctx)
-	}
+	out, err := bounded{direct{}, tryLimit}.Run(ctx, argv...)
 	return failure(argv[0], out, err)
 }
 
+// ErrGoesOn is matched when a command was not waited for any longer, and goes on.
+var ErrGoesOn = errors.New("it has not come to its end, and goes on")
+
 // transient runs commands in a unit of their own, outside the host's control
 // group: when the host is stopped or upgraded, they go on. Their output goes to
-// a file, because a pipe whose reader is gone would end them.
+// a file, because a pipe whose reader is gone would end them. Where systemd does not
+// run, they run to their end as children of the host.
 type transient struct {
-	runtime string // directory for the output
-	unit    string // two of one name never run at once
+	runtime string        // directory for the output
+	unit    string        // two of one name never run at once
+	limit   time.Duration // how long one is waited for; its error matches ErrGoesOn then; 0: as long as it takes
 }
+
+// changing is how long a change of packages is waited for. One that takes longer,
+// or never comes to its end, holds the package lock for everybody to see.
+const changing = 30 * time.Minute
 
 // packagesUnit is one name for all changes of packages.
 const packagesUnit = "mesh-host-packages.service"
@@ -89,7 +130,15 @@ func (t transient) Run(ctx context.Context, argv ...string) (string, error) {
 		run = append(run, "--setenv="+setting)
 	}
 	run = append(append(run, "--"), argv...)
+	if t.limit > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, t.limit, fmt.Errorf("after %s %w: look at `systemctl status %s`", t.limit, ErrGoesOn, t.unit))
+		defer cancel()
+	}
 	said, err := direct{}.Run(ctx, run...)
+	if err != nil && errors.Is(context.Cause(ctx), ErrGoesOn) {
+		err = context.Cause(ctx)
+	}
 	out, readErr := os.ReadFile(log)
 	if readErr != nil && !errors.Is(readErr, os.ErrNotExist) {
 		err = errors.Join(err, readErr)

@@ -7,8 +7,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -77,5 +79,38 @@ func TestHeldBy(t *testing.T) {
 	}
 	if holder := system.HeldBy(path); holder != "" {
 		t.Errorf("held by %s, who is gone", holder)
+	}
+}
+
+// TestBounded: a command that only looks is not waited for as long as it likes.
+func TestBounded(t *testing.T) {
+	t.Parallel()
+	for what, of := range map[string]func(time.Duration) system.Runner{"said": system.Bounded, "answer": system.BoundedAnswers} {
+		out, err := of(50*time.Millisecond).Run(t.Context(), "sleep", "infinity")
+		if err == nil || err.Error() != "sleep did not end within 50ms" {
+			t.Errorf("%s: %q, %v", what, out, err)
+		}
+		if out, err = of(time.Minute).Run(t.Context(), "sh", "-c", "echo its answer; exit 3"); exitCode(err) != 3 || out != "its answer\n" {
+			t.Errorf("%s: %q, %v", what, out, err)
+		}
+	}
+}
+
+// TestOutlived: what a command leaves running, and holds its output open, is not
+// waited for.
+func TestOutlived(t *testing.T) {
+	t.Parallel()
+	for what, of := range map[string]func(time.Duration) system.Runner{"said": system.Bounded, "answer": system.BoundedAnswers} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			out, err := of(time.Minute).Run(t.Context(), "sh", "-c", "sleep infinity & echo $!")
+			pid, noPID := strconv.Atoi(strings.TrimSpace(out))
+			if err != nil || noPID != nil {
+				t.Fatalf("%q, %v", out, err)
+			}
+			if err := unix.Kill(pid, unix.SIGKILL); err != nil {
+				t.Errorf("what was left running does not: %v", err)
+			}
+		})
 	}
 }

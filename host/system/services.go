@@ -1,11 +1,13 @@
 package system
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/coreos/go-systemd/v22/dbus"
 )
@@ -24,7 +26,14 @@ type Unit struct {
 
 // Services starts, stops and enables units over D-Bus, on systemd's private
 // socket, so that no bus has to run. It keeps no connection open.
-type Services struct{}
+type Services struct {
+	Wait time.Duration // how long a job is waited for, which goes on then; 0 means 5 minutes
+}
+
+// jobWait is longer than systemd gives a unit to stop and to start, if that says
+// nothing else: one that may take as long as it likes must not keep the others waiting.
+// https://www.freedesktop.org/software/systemd/man/systemd-system.conf.html, DefaultTimeoutStartSec
+const jobWait = 5 * time.Minute
 
 // Units says what systemd knows of each name.
 func (s *Services) Units(ctx context.Context, names []string) (map[string]Unit, error) {
@@ -160,9 +169,14 @@ func (s *Services) job(ctx context.Context, what, name string, start begin) erro
 	if _, err := start(conn, ctx, name, "replace", done); err != nil {
 		return fmt.Errorf("%s %s: %v", what, name, err)
 	}
+	limit := cmp.Or(s.Wait, jobWait)
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
 	var result string
 	select {
 	case result = <-done:
+	case <-timer.C:
+		return fmt.Errorf("%s %s: it has not come to its end for %s, and goes on: look at `systemctl list-jobs` and `journalctl -u %s`", what, name, limit, name)
 	case <-ctx.Done():
 		return fmt.Errorf("%s %s: %w", what, name, context.Cause(ctx))
 	}

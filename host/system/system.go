@@ -43,13 +43,13 @@ func New(cfg Config) *System {
 		Files:    files,
 		Contents: NewContents(files, cfg.Content),
 		Packages: NewPackages(PackagesConfig{
-			Query:  &remembering{runner: direct{}, state: func() string { return stateOf(packageFiles...) }},
-			Change: transient{cfg.Runtime, packagesUnit}, Holder: lockHolder, Broken: dpkgInterrupted,
+			Query:  &remembering{runner: bounded{direct{}, asking}, state: func() string { return stateOf(packageFiles...) }},
+			Change: transient{cfg.Runtime, packagesUnit, changing}, Holder: lockHolder, Broken: dpkgInterrupted,
 		}),
 		Services: &Services{},
 		Podman: NewPodman(PodmanConfig{
-			List:  &remembering{runner: answers{}, state: podmanState},
-			Query: answers{}, Change: func(unit string) Runner { return transient{cfg.Runtime, unit} }, Generator: hasGenerator, Sync: syncStorage,
+			List:  &remembering{runner: bounded{answers{}, asking}, state: podmanState},
+			Query: bounded{answers{}, asking}, Change: func(unit string) Runner { return transient{cfg.Runtime, unit, 0} }, Generator: hasGenerator, Sync: syncStorage,
 		}),
 	}
 }

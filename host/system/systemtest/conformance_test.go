@@ -26,6 +26,7 @@ func TestServiceConformanceOfTheFake(t *testing.T) {
 		systemtest.UnitCondition: {Skipped: true},
 		systemtest.UnitRude:      {},
 		systemtest.UnitStatic:    {Enabled: "static"},
+		systemtest.UnitSlow:      {Slow: true},
 	}
 	systemtest.ServiceConformance(t, m, func(_ *testing.T, b systemtest.UnitBehaviour) string {
 		unit := behaviours[b]

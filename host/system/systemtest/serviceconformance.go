@@ -18,6 +18,7 @@ const (
 	UnitCondition UnitBehaviour = "condition" // is skipped, because a condition is not met
 	UnitRude      UnitBehaviour = "rude"      // runs until it is stopped, and says that it failed then
 	UnitStatic    UnitBehaviour = "static"    // runs until it is stopped, and has no say in starting at boot
+	UnitSlow      UnitBehaviour = "slow"      // does not come to the end of its start
 )
 
 // ServiceConformance is what a service manager must do. place makes a unit that
@@ -111,6 +112,26 @@ func ServiceConformance(t *testing.T, s resource.Services, place func(t *testing
 		name := place(t, UnitCondition)
 		if err := s.Start(t.Context(), name); err == nil || !strings.Contains(err.Error(), "condition") {
 			t.Errorf("start: %v", err)
+		}
+	})
+	t.Run("a unit that starts for ever", func(t *testing.T) {
+		name := place(t, UnitSlow)
+		if err := s.Start(t.Context(), name); err == nil || !strings.Contains(err.Error(), "goes on") {
+			t.Errorf("start: %v", err)
+		}
+		first := look(t, name)
+		if first.Active != "activating" || first.Invocation == "" {
+			t.Errorf("%+v", first)
+		}
+		if err := s.Restart(t.Context(), name); err == nil || !strings.Contains(err.Error(), "goes on") {
+			t.Errorf("restart: %v", err)
+		}
+		if u := look(t, name); u.Active != "activating" || u.Invocation == first.Invocation {
+			t.Errorf("%+v, was %+v", u, first)
+		}
+		do(t, s.Stop(t.Context(), name))
+		if u := look(t, name); u.Active != "inactive" {
+			t.Errorf("%+v", u)
 		}
 	})
 	t.Run("a unit without a say in starting at boot", func(t *testing.T) {

@@ -13,12 +13,13 @@ import (
 // Unit is one unit of the fake machine.
 type Unit struct {
 	Name    string
-	Active  string // "active", "inactive", "failed"
+	Active  string // "active", "activating", "inactive", "failed"
 	Enabled string // "enabled", "disabled", "static", "masked", "generated"
 	File    string // of a generated one: the file it was made of; empty when that is gone
 	Reads   []string
 	Fails   string // when not empty, starting it fails for this reason
 	Skipped bool   // a condition is not met: starting it does nothing
+	Slow    bool   // starting it does not come to its end
 
 	run  int               // names the run it is in
 	read map[string]string // what it read of Reads when it started
@@ -54,11 +55,11 @@ func (u *Services) AddUnit(unit Unit) {
 // Restarts counts how often Restart worked on the unit since the machine came up.
 func (u *Services) Restarts(name string) int { return u.restarts[name] }
 
-// Stale lists the running units that started before a file they read changed.
+// Stale lists the units that run, or start, and did before a file they read changed.
 func (u *Services) Stale() []string {
 	var stale []string
 	for _, unit := range u.sorted() {
-		if unit.Active == "active" && !maps.Equal(unit.read, u.reading(unit)) {
+		if unit.run > 0 && !maps.Equal(unit.read, u.reading(unit)) {
 			stale = append(stale, unit.Name)
 		}
 	}
@@ -164,6 +165,10 @@ func (u *Services) start(unit *Unit) error {
 		}
 	}
 	u.begin(unit)
+	if unit.Slow {
+		unit.Active = "activating"
+		return fmt.Errorf("start %s: it goes on", unit.Name)
+	}
 	return nil
 }
 
