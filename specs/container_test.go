@@ -186,6 +186,10 @@ var _ = Describe("A container", Label("apply", "container"), Ordered, func() {
 			WithTimeout(2 * time.Minute).WithPolling(2 * time.Second).Should(Equal(answers("another\n")))
 	}, SpecTimeout(6*time.Minute))
 
+	It("is run by a podman that does what its fake does", func(ctx SpecContext) {
+		conforms(ctx, one, "TestConformanceOfPodman", "-podman="+s.first)
+	}, SpecTimeout(5*time.Minute))
+
 	It("goes with all that was made for it", func(ctx SpecContext) {
 		Expect(one.Write(ctx, "/root/nothing.json", `{"format":1,"resources":[]}`)).To(Succeed())
 		Expect(one.Sh(ctx, "mesh-host reconcile /root/nothing.json").Err()).To(Succeed())
