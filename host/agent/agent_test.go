@@ -297,6 +297,24 @@ func TestAgentNoticesSilence(t *testing.T) {
 	})
 }
 
+// A declaration comes however long a slow link takes for it, as long as whoever is at
+// the other end is there.
+func TestAgentOverASlowLink(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		defer r.end()
+		r.start()
+		r.plane.took()
+		r.plane.slower = 4 * time.Minute
+		r.plane.declare(generation(1, 1))
+		r.pass(5 * time.Minute)
+		r.expect("asked", []string{"fetch by one", "report by one on 1/1"}, r.plane.took())
+		if s := r.link(); !s.Up || time.Since(s.Since) < 5*time.Minute {
+			t.Errorf("link: %+v", s)
+		}
+	})
+}
+
 // A digest the plane offers and does not give is asked for with the next offer,
 // and nothing else happens.
 func TestCaseP3AgentOutlivesAPlaneThatGivesNothing(t *testing.T) {

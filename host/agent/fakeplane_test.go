@@ -41,6 +41,7 @@ type fakePlane struct {
 	content map[string][]byte // digest → what Blob gives
 	cutAt   map[int64]bool    // offsets at which Blob is cut off, once each
 	slow    time.Duration     // what Blob takes
+	slower  time.Duration     // what Fetch takes
 	changed chan struct{}     // closed when the offer changes
 	mute    bool              // streams stay open and say nothing more
 	abort   bool              // the next enrolment is granted and its answer lost
@@ -262,6 +263,11 @@ func (p *fakePlane) watch(ctx context.Context, r *connect.Request[link.WatchRequ
 }
 
 func (p *fakePlane) fetch(ctx context.Context, r *connect.Request[link.FetchRequest]) (*connect.Response[link.FetchResponse], error) {
+	select {
+	case <-time.After(p.slower):
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 	_, key := caller(ctx)
 	p.mu.Lock()
 	defer p.mu.Unlock()

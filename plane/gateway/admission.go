@@ -51,7 +51,7 @@ func (l Limits) withDefaults() Limits {
 
 const (
 	enrolReadTimeout  = 15 * time.Second
-	reportReadTimeout = time.Minute
+	reportReadTimeout = 10 * time.Minute // of a node, which may have much to say over a slow link
 	maxReportBytes    = 16 << 20
 	maxRequestBytes   = 64 << 10 // of Watch and Fetch
 )
