@@ -41,28 +41,36 @@ func (s *Services) Units(ctx context.Context, names []string) (map[string]Unit, 
 	if len(names) == 0 {
 		return found, nil
 	}
-	conn, err := s.connect(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer conn.Close()
-	for _, name := range names {
-		if found[name], _, err = read(ctx, conn, name); err != nil {
-			return nil, err
+	err := with(ctx, asking, func(ctx context.Context, conn *dbus.Conn) (err error) {
+		for _, name := range names {
+			if found[name], _, err = read(ctx, conn, name); err != nil {
+				return err
+			}
 		}
-	}
-	return found, nil
+		return nil
+	})
+	return found, err
 }
 
-func (s *Services) connect(ctx context.Context) (*dbus.Conn, error) {
+// with does something over a connection to systemd, which has so long for it: one
+// that froze after a mistake of its own answers nobody, and runs no job to its end.
+func with(ctx context.Context, most time.Duration, do func(context.Context, *dbus.Conn) error) error {
 	if !systemdRuns() {
-		return nil, ErrNoSystemd
+		return ErrNoSystemd
 	}
+	ctx, cancel := context.WithTimeoutCause(ctx, most, fmt.Errorf("systemd has not answered for %s: look at the console of this machine", most))
+	defer cancel()
 	conn, err := dbus.NewSystemdConnectionContext(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("connect to systemd: %v", err)
+		err = fmt.Errorf("connect to systemd: %v", err)
+	} else {
+		defer conn.Close()
+		err = do(ctx, conn)
 	}
-	return conn, nil
+	if err != nil && ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
 }
 
 // read returns the unit and everything else systemd says of it.
@@ -108,39 +116,26 @@ func (s *Services) Reload(ctx context.Context, name string) error {
 
 // Mask keeps the unit from being started by anybody.
 func (s *Services) Mask(ctx context.Context, name string) error {
-	conn, err := s.connect(ctx)
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	if _, err := conn.MaskUnitFilesContext(ctx, []string{name}, false, false); err != nil {
-		return fmt.Errorf("mask %s: %v", name, err)
-	}
-	return reload(ctx, conn)
+	return with(ctx, asking, func(ctx context.Context, conn *dbus.Conn) error {
+		if _, err := conn.MaskUnitFilesContext(ctx, []string{name}, false, false); err != nil {
+			return fmt.Errorf("mask %s: %v", name, err)
+		}
+		return reload(ctx, conn)
+	})
 }
 
 // Unmask takes a Mask back.
 func (s *Services) Unmask(ctx context.Context, name string) error {
-	conn, err := s.connect(ctx)
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	if _, err := conn.UnmaskUnitFilesContext(ctx, []string{name}, false); err != nil {
-		return fmt.Errorf("unmask %s: %v", name, err)
-	}
-	return reload(ctx, conn)
+	return with(ctx, asking, func(ctx context.Context, conn *dbus.Conn) error {
+		if _, err := conn.UnmaskUnitFilesContext(ctx, []string{name}, false); err != nil {
+			return fmt.Errorf("unmask %s: %v", name, err)
+		}
+		return reload(ctx, conn)
+	})
 }
 
 // Reread makes systemd read its unit files again, and run what generates some.
-func (s *Services) Reread(ctx context.Context) error {
-	conn, err := s.connect(ctx)
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	return reload(ctx, conn)
-}
+func (s *Services) Reread(ctx context.Context) error { return with(ctx, asking, reload) }
 
 // Stop stops the unit and reads back that it is not active. One whose program says
 // that it failed when it is told to end is stopped all the same, and not left as one
@@ -154,32 +149,33 @@ type begin func(c *dbus.Conn, ctx context.Context, name, mode string, done chan<
 // job runs one job of systemd to its end and reads back what came of it: a job
 // that is "done" may have been skipped by a condition.
 func (s *Services) job(ctx context.Context, what, name string, start begin) error {
-	conn, err := s.connect(ctx)
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	if err := conn.Subscribe(); err != nil {
-		return fmt.Errorf("subscribe to systemd: %v", err)
-	}
-	if err := refresh(ctx, conn, name); err != nil {
-		return err
-	}
-	done := make(chan string, 1)
-	if _, err := start(conn, ctx, name, "replace", done); err != nil {
-		return fmt.Errorf("%s %s: %v", what, name, err)
-	}
 	limit := cmp.Or(s.Wait, jobWait)
-	timer := time.NewTimer(limit)
-	defer timer.Stop()
-	var result string
-	select {
-	case result = <-done:
-	case <-timer.C:
-		return fmt.Errorf("%s %s: it has not come to its end for %s, and goes on: look at `systemctl list-jobs` and `journalctl -u %s`", what, name, limit, name)
-	case <-ctx.Done():
-		return fmt.Errorf("%s %s: %w", what, name, context.Cause(ctx))
-	}
+	return with(ctx, limit+asking, func(ctx context.Context, conn *dbus.Conn) error {
+		if err := conn.Subscribe(); err != nil {
+			return fmt.Errorf("subscribe to systemd: %v", err)
+		}
+		if err := refresh(ctx, conn, name); err != nil {
+			return err
+		}
+		done := make(chan string, 1)
+		if _, err := start(conn, ctx, name, "replace", done); err != nil {
+			return fmt.Errorf("%s %s: %v", what, name, err)
+		}
+		timer := time.NewTimer(limit)
+		defer timer.Stop()
+		select {
+		case result := <-done:
+			return came(ctx, conn, what, name, result)
+		case <-timer.C:
+			return fmt.Errorf("%s %s: after %s %w: look at `systemctl list-jobs` and `journalctl -u %s`", what, name, limit, ErrGoesOn, name)
+		case <-ctx.Done():
+			return fmt.Errorf("%s %s: %w", what, name, context.Cause(ctx))
+		}
+	})
+}
+
+// came reads back what came of a job that ended.
+func came(ctx context.Context, conn *dbus.Conn, what, name, result string) error {
 	unit, props, err := read(ctx, conn, name)
 	if err != nil {
 		return err
@@ -244,31 +240,25 @@ func forgive(ctx context.Context, conn *dbus.Conn, name string, unit Unit) error
 // Enable makes the unit start at boot. A unit that has nothing to say about
 // that is left as it is.
 func (s *Services) Enable(ctx context.Context, name string) error {
-	conn, err := s.connect(ctx)
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	if err := refresh(ctx, conn, name); err != nil {
-		return err
-	}
-	if _, _, err := conn.EnableUnitFilesContext(ctx, []string{name}, false, false); err != nil {
-		return fmt.Errorf("enable %s: %v", name, err)
-	}
-	return reload(ctx, conn)
+	return with(ctx, asking, func(ctx context.Context, conn *dbus.Conn) error {
+		if err := refresh(ctx, conn, name); err != nil {
+			return err
+		}
+		if _, _, err := conn.EnableUnitFilesContext(ctx, []string{name}, false, false); err != nil {
+			return fmt.Errorf("enable %s: %v", name, err)
+		}
+		return reload(ctx, conn)
+	})
 }
 
 // Disable keeps the unit from starting at boot.
 func (s *Services) Disable(ctx context.Context, name string) error {
-	conn, err := s.connect(ctx)
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	if _, err := conn.DisableUnitFilesContext(ctx, []string{name}, false); err != nil && !strings.Contains(err.Error(), "does not exist") {
-		return fmt.Errorf("disable %s: %v", name, err)
-	}
-	return reload(ctx, conn)
+	return with(ctx, asking, func(ctx context.Context, conn *dbus.Conn) error {
+		if _, err := conn.DisableUnitFilesContext(ctx, []string{name}, false); err != nil && !strings.Contains(err.Error(), "does not exist") {
+			return fmt.Errorf("disable %s: %v", name, err)
+		}
+		return reload(ctx, conn)
+	})
 }
 
 func reload(ctx context.Context, conn *dbus.Conn) error {

@@ -167,7 +167,7 @@ func (u *Services) start(unit *Unit) error {
 	u.begin(unit)
 	if unit.Slow {
 		unit.Active = "activating"
-		return fmt.Errorf("start %s: it goes on", unit.Name)
+		return fmt.Errorf("start %s: %w", unit.Name, system.ErrGoesOn)
 	}
 	return nil
 }
