@@ -7,8 +7,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"runtime"
-	"runtime/debug"
 	"sync"
 	"time"
 
@@ -74,7 +72,8 @@ func (h *host) run(ctx context.Context, interval, trial time.Duration) error {
 	if err != nil {
 		return fmt.Errorf("run: %w", err)
 	}
-	hand.Whole = runtime.SetDefaultGOMAXPROCS // all that idle took away
+	pace := newPace()
+	hand.Whole = pace.work
 	proof := &proving{machine: h.machine(s), hand: hand, log: log}
 	if err := proof.begin(ctx); err != nil {
 		return err
@@ -87,7 +86,7 @@ func (h *host) run(ctx context.Context, interval, trial time.Duration) error {
 	a := agent.New(agent.Config{
 		Identity: h.identity(s), Runtime: h.runtimeFolder(s), Hand: passer, Contents: s, Facts: facts(), Process: hand.Process,
 		Changed: changed, Replaced: replaced(), Interval: interval, Now: time.Now, Log: log,
-		Spent: idle,
+		Spent: pace.idle,
 	})
 	// The watcher ends with the agent, whichever way that ends.
 	ctx, cancel := context.WithCancel(ctx)
@@ -105,14 +104,6 @@ func (h *host) run(ctx context.Context, interval, trial time.Duration) error {
 		return a.Run(ctx)
 	})
 	return proof.end(group.Wait())
-}
-
-// idle makes little of a program that is so nearly all the time, on a machine that
-// is there for something else. With more than one processor the runtime wakes up two
-// threads for each word of the plane, and one of them looks for more work in vain.
-func idle() {
-	runtime.GOMAXPROCS(1)
-	debug.FreeOSMemory()
 }
 
 // watchIdentity tells when something in a directory may have changed. The
