@@ -30,3 +30,6 @@ func Remembering(runner Runner, state func() string) Runner {
 
 // StateOf tells states of directories apart.
 var StateOf = stateOf
+
+// PodmanState tells states of podman's storage apart.
+var PodmanState = podmanState

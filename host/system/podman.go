@@ -153,11 +153,14 @@ func (p *Podman) RemoveContainer(ctx context.Context, name string) error {
 }
 
 // podmanFiles are what podman lists containers and images from, with its own
-// configuration and the driver of Debian: each change makes new ones, and looking
-// makes none.
+// configuration and the driver of Debian, below its storage: each change makes new
+// ones, and looking makes none. Its own database comes last in a change; it is of one
+// of two kinds. A container that goes by itself when it stops, as those of units do,
+// is in the second of the storage's, and its place there is taken last, too.
 var podmanFiles = []string{
-	podmanStorage + "/overlay-containers/containers.json",
-	podmanStorage + "/overlay-images/images.json",
+	"db.sql", "libpod/bolt_state.db",
+	"overlay-containers/containers.json", "overlay-containers/volatile-containers.json",
+	"overlay-images/images.json",
 }
 
 const podmanStorage = "/var/lib/containers/storage"
@@ -175,16 +178,20 @@ func syncStorage() error {
 	return os.NewSyscallError("syncfs", unix.Syncfs(int(dir.Fd())))
 }
 
-// podmanState tells one state of what podman has from every other; empty where it
-// is not known to be in podmanFiles.
-func podmanState() string {
+// podmanState tells one state of what podman has in a storage from every other; empty
+// where it is not known to be in podmanFiles.
+func podmanState(storage string) string {
 	if _, err := os.Lstat("/etc/containers/storage.conf"); !errors.Is(err, fs.ErrNotExist) {
 		return "" // podman may have been told to keep it elsewhere
 	}
-	if _, err := os.Stat(podmanFiles[0]); err != nil {
+	if _, err := os.Stat(filepath.Join(storage, "overlay-containers")); err != nil {
 		return ""
 	}
-	return stateOf(podmanFiles...)
+	files := make([]string, len(podmanFiles))
+	for i, name := range podmanFiles {
+		files[i] = filepath.Join(storage, name)
+	}
+	return stateOf(files...)
 }
 
 // generators are where systemd looks for what makes units.

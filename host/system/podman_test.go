@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"flag"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -59,13 +61,54 @@ func TestConformanceOfPodman(t *testing.T) {
 	if *onPodman == "" {
 		t.Skip("it changes this machine's containers: run it with -podman=REGISTRY/IMAGE@DIGEST, as root")
 	}
+	sh := func(script string) {
+		t.Helper()
+		if out, err := exec.Command("sh", "-ec", script).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+	}
+	// One of somebody else, which stays where it is when it stops: podman has it in
+	// another place than those of units.
+	sh("tar --create --files-from=/dev/null | podman import - localhost/foreign && podman create --name foreign localhost/foreign /none")
+	defer sh("podman rm foreign && podman rmi localhost/foreign")
 	podman := system.New(system.Config{Runtime: t.TempDir()}).Podman
 	systemtest.ContainerConformance(t, podman, *onPodman, func(t *testing.T, name, unit, made string) {
-		cmd := exec.CommandContext(t.Context(), "podman", "create", "--name", name, "--label", "PODMAN_SYSTEMD_UNIT="+unit, "--label", system.LabelMade+"="+made, *onPodman)
+		cmd := exec.CommandContext(t.Context(), "podman", "create", "--rm", "--name", name, "--label", "PODMAN_SYSTEMD_UNIT="+unit, "--label", system.LabelMade+"="+made, *onPodman)
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}
 	})
+}
+
+// TestPodmanState: every change of what podman has is another state, and no change is
+// none.
+func TestPodmanState(t *testing.T) {
+	if _, err := os.Lstat("/etc/containers/storage.conf"); err == nil {
+		t.Skip("podman is told where to keep what it has on this machine")
+	}
+	storage := t.TempDir()
+	if s := system.PodmanState(storage); s != "" {
+		t.Errorf("nothing is there: %q", s)
+	}
+	for _, dir := range []string{"overlay-containers", "overlay-images", "libpod"} {
+		if err := os.Mkdir(filepath.Join(storage, dir), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	states := map[string]bool{system.PodmanState(storage): true}
+	for i, name := range []string{ // as podman 5.4 and 4.9 have it
+		"db.sql", "libpod/bolt_state.db", "overlay-containers/containers.json",
+		"overlay-containers/volatile-containers.json", "overlay-images/images.json", "db.sql",
+	} {
+		path := filepath.Join(storage, name)
+		if err := errors.Join(os.WriteFile(path+".new", []byte(strings.Repeat("x", i)), 0o600), os.Rename(path+".new", path)); err != nil {
+			t.Fatal(err)
+		}
+		states[system.PodmanState(storage)] = true
+		if again := system.PodmanState(storage); !states[again] || len(states) != i+2 {
+			t.Errorf("%s: %d states; %q", name, len(states), again)
+		}
+	}
 }
 
 func TestContainers(t *testing.T) {
