@@ -62,7 +62,7 @@ type bounded struct {
 }
 
 func (b bounded) Run(ctx context.Context, argv ...string) (string, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, b.limit, fmt.Errorf("%s did not end within %s", argv[0], b.limit))
+	ctx, cancel := context.WithTimeoutCause(ctx, b.limit, fmt.Errorf("it did not end within %s", b.limit))
 	defer cancel()
 	out, err := b.Runner.Run(ctx, argv...)
 	if err != nil && ctx.Err() != nil {

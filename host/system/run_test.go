@@ -87,7 +87,7 @@ func TestBounded(t *testing.T) {
 	t.Parallel()
 	for what, of := range map[string]func(time.Duration) system.Runner{"said": system.Bounded, "answer": system.BoundedAnswers} {
 		out, err := of(50*time.Millisecond).Run(t.Context(), "sleep", "infinity")
-		if err == nil || err.Error() != "sleep did not end within 50ms" {
+		if err == nil || err.Error() != "it did not end within 50ms" {
 			t.Errorf("%s: %q, %v", what, out, err)
 		}
 		if out, err = of(time.Minute).Run(t.Context(), "sh", "-c", "echo its answer; exit 3"); exitCode(err) != 3 || out != "its answer\n" {
