@@ -173,13 +173,17 @@ func (c *Contents) PruneContents(keep func(digest string) bool) error {
 }
 
 // RoomFor says why n more bytes do not fit; nil when they do.
-func (c *Contents) RoomFor(n int64) error {
+func (c *Contents) RoomFor(n int64) error { return roomFor(path.Dir(c.path), n) }
+
+// roomFor says why n more bytes do not fit below a directory; nil when they do, or
+// it is not known.
+func roomFor(dir string, n int64) error {
 	var st unix.Statfs_t
-	if err := unix.Statfs(path.Dir(c.path), &st); err != nil {
+	if err := unix.Statfs(dir, &st); err != nil {
 		return nil // it is found out by writing
 	}
 	if free := int64(st.Bavail) * st.Bsize; free < n+spare {
-		return fmt.Errorf("%d bytes do not fit at %s: %d are free, and %d stay so: make room there", n, c.path, free, spare)
+		return fmt.Errorf("%d bytes do not fit at %s: %d are free, and %d stay so: make room there", n, dir, free, spare)
 	}
 	return nil
 }

@@ -102,6 +102,9 @@ func (p *Podman) PullImage(ctx context.Context, image string, note func(string))
 	if err := p.rests(image); err != nil {
 		return err
 	}
+	if err := p.cfg.Room(); err != nil {
+		return fmt.Errorf("fetch image %s: %w", image, err)
+	}
 	err = p.pull(ctx, image, note)
 	if err == nil || ctx.Err() == nil { // what the host's end ends has not failed
 		p.came(image, err)

@@ -42,6 +42,7 @@ type PodmanConfig struct {
 	Change    func(unit string) Runner // runs what changes something, in a unit of that name, where the host's end does not end it
 	Generator func() bool              // there is podman's generator of units
 	Sync      func() error             // makes durable what podman keeps
+	Room      func() error             // why nothing is to be fetched; nil means that there is always room
 	Wait      time.Duration            // how long an image is waited for, whose fetch goes on then; 0 means 3 minutes
 	Poll      time.Duration            // how often to look for one that somebody else fetches; 0 means a second
 	Jitter    func() float64           // in [0,1), of the delays between attempts; nil means at random
@@ -66,6 +67,9 @@ func NewPodman(cfg PodmanConfig) *Podman {
 	}
 	if cfg.Jitter == nil {
 		cfg.Jitter = rand.Float64
+	}
+	if cfg.Room == nil {
+		cfg.Room = func() error { return nil }
 	}
 	return &Podman{cfg: cfg, failed: map[string]attempt{}}
 }
@@ -164,6 +168,18 @@ var podmanFiles = []string{
 }
 
 const podmanStorage = "/var/lib/containers/storage"
+
+// leastImage is what an image takes at least, in bytes. How much one takes is known
+// when it is there: podman is kept from filling a disk that is nearly full.
+const leastImage = 64 << 20
+
+func roomForImage() error {
+	dir := podmanStorage
+	if _, err := os.Stat(dir); err != nil {
+		dir = "/var/lib" // it is about to be made there
+	}
+	return roomFor(dir, leastImage)
+}
 
 // syncStorage makes durable what lies on the file system of podman's storage.
 func syncStorage() error {

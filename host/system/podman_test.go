@@ -254,6 +254,26 @@ func TestCaseH7PullImageThatFailsIsTriedEverMoreRarely(t *testing.T) {
 	})
 }
 
+// TestCaseH7PullImageNeedsRoom: nothing is fetched to a disk that is nearly full, and
+// it is fetched at once when there is room.
+func TestCaseH7PullImageNeedsRoom(t *testing.T) {
+	absent := answer{begins: "podman image exists", err: exec.Command("false").Run()}
+	query, change := &script{t: t, answers: []answer{absent, absent}}, &script{t: t, answers: []answer{{begins: "podman pull"}}}
+	room := errors.New("67108864 bytes do not fit")
+	p := system.NewPodman(system.PodmanConfig{
+		Query: query, Generator: func() bool { return true }, Sync: func() error { return nil },
+		Change: func(string) system.Runner { return change }, Room: func() error { return room },
+	})
+	err := p.PullImage(t.Context(), imageOfShop, func(string) {})
+	if err == nil || err.Error() != "fetch image "+imageOfShop+": 67108864 bytes do not fit" || len(change.ran) > 0 {
+		t.Errorf("%v; %q ran", err, change.ran)
+	}
+	room = nil
+	if err := p.PullImage(t.Context(), imageOfShop, func(string) {}); err != nil || len(change.ran) != 1 {
+		t.Errorf("%v; %q ran", err, change.ran)
+	}
+}
+
 // TestPullImageHasADeadline: other resources have their turn after it.
 func TestPullImageHasADeadline(t *testing.T) {
 	absent := exec.Command("false").Run()

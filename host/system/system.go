@@ -49,7 +49,8 @@ func New(cfg Config) *System {
 		Services: &Services{},
 		Podman: NewPodman(PodmanConfig{
 			List:  &remembering{runner: bounded{answers{}, asking}, state: func() string { return podmanState(podmanStorage) }},
-			Query: bounded{answers{}, asking}, Change: func(unit string) Runner { return transient{cfg.Runtime, unit, 0} }, Generator: hasGenerator, Sync: syncStorage,
+			Query: bounded{answers{}, asking}, Change: func(unit string) Runner { return transient{cfg.Runtime, unit, 0} }, Generator: hasGenerator,
+			Sync: syncStorage, Room: roomForImage,
 		}),
 	}
 }
