@@ -112,16 +112,43 @@ func (p *Packages) Install(ctx context.Context, name, version string, note func(
 
 	note("installing")
 	repaired, err := p.change(ctx, note, false, argv)
-	if err == nil || ctx.Err() != nil || errors.Is(err, ErrGoesOn) {
+	if err == nil || over(ctx, err) {
 		return wrap("install package "+what, err)
 	}
 	note("reading the package sources, because the first try failed")
-	if _, updateErr := p.change(ctx, note, repaired, append(append([]string{}, apt...), "update")); updateErr != nil {
-		return wrap("install package "+what, errors.Join(err, fmt.Errorf("read the package sources: %w", updateErr)))
+	repaired, unread := p.update(ctx, note, repaired)
+	if over(ctx, unread) {
+		return wrap("install package "+what, errors.Join(err, unread))
 	}
 	note("installing, second try")
 	_, err = p.change(ctx, note, repaired, argv)
-	return wrap("install package "+what, err)
+	return wrap("install package "+what, because(err, unread))
+}
+
+// update reads the package sources. That some of them cannot be read is noted: it may
+// be somebody else's that has nothing to do with what is installed.
+func (p *Packages) update(ctx context.Context, note func(string), repaired bool) (bool, error) {
+	repaired, err := p.change(ctx, note, repaired, append(append([]string{}, apt...), "update"))
+	if err != nil {
+		err = fmt.Errorf("read the package sources: %w", err)
+		note("going on with what is known of the package sources, because not all can be read: " + err.Error())
+	}
+	return repaired, err
+}
+
+// over says whether nothing else is to be tried after an error: whoever has the
+// package lock keeps it.
+func over(ctx context.Context, err error) bool {
+	held := (*heldError)(nil)
+	return err != nil && (ctx.Err() != nil || errors.Is(err, ErrGoesOn) || errors.As(err, &held))
+}
+
+// because is err, with what may be the reason for it.
+func because(err, reason error) error {
+	if err == nil {
+		return nil
+	}
+	return errors.Join(err, reason)
 }
 
 // InstallFile installs the package in a file, and what it depends on.
@@ -136,13 +163,14 @@ func (p *Packages) InstallFile(ctx context.Context, name, file string, note func
 // which is named by its archive or codename.
 func (p *Packages) InstallFrom(ctx context.Context, name, release string, note func(string)) error {
 	note("reading the package sources")
-	repaired, err := p.change(ctx, note, false, append(append([]string{}, apt...), "update"))
-	if err == nil {
-		note("installing")
-		argv := append(append([]string{}, apt...), "install", "--no-install-recommends", "-t", release, "--", name+"/"+release)
-		_, err = p.change(ctx, note, repaired, argv)
+	repaired, unread := p.update(ctx, note, false)
+	if over(ctx, unread) {
+		return wrap("install package "+name+" from "+release, unread)
 	}
-	return wrap("install package "+name+" from "+release, err)
+	note("installing")
+	argv := append(append([]string{}, apt...), "install", "--no-install-recommends", "-t", release, "--", name+"/"+release)
+	_, err := p.change(ctx, note, repaired, argv)
+	return wrap("install package "+name+" from "+release, because(err, unread))
 }
 
 // Newest is the newest version of a package that a source offers, as of when
@@ -231,9 +259,19 @@ func (p *Packages) wait(ctx context.Context, note func(string)) error {
 		case <-ctx.Done():
 			return fmt.Errorf("wait for the package lock, which %s holds: %w", holder, context.Cause(ctx))
 		case <-deadline.C:
-			return fmt.Errorf("wait for the package lock: %s has held it for %s: see what it does, or end it", holder, p.cfg.Wait)
+			return &heldError{holder, p.cfg.Wait}
 		}
 	}
+}
+
+// heldError says that somebody else has the package lock for longer than is waited.
+type heldError struct {
+	holder string
+	wait   time.Duration
+}
+
+func (e *heldError) Error() string {
+	return fmt.Sprintf("wait for the package lock: %s has held it for %s: see what it does, or end it", e.holder, e.wait)
 }
 
 func wrap(what string, err error) error {

@@ -83,6 +83,7 @@ func (w *world) done(t *testing.T) {
 var quiet = answer{begins: "dpkg --audit"}
 
 func TestInstall(t *testing.T) {
+	const cannotRead = "going on with what is known of the package sources, because not all can be read: read the package sources: apt-get: exit status 100: last words"
 	for _, tt := range []struct {
 		name    string
 		version string
@@ -119,10 +120,15 @@ func TestInstall(t *testing.T) {
 			err:    "install package nginx: apt-get: exit status 100: E: still broken; E: really",
 		},
 		{
-			name: "the sources do not answer", query: []answer{quiet, quiet},
-			change: []answer{{begins: "install", output: "E: no such package\n", err: errExit}, {begins: "update", output: "last words\n", err: errExit}},
-			notes:  []string{"installing", "reading the package sources, because the first try failed"},
+			name: "the sources do not answer", query: []answer{quiet, quiet, quiet},
+			change: []answer{{begins: "install", err: errExit}, {begins: "update", output: "last words\n", err: errExit}, {begins: "install", output: "E: no such package\n", err: errExit}},
+			notes:  []string{"installing", "reading the package sources, because the first try failed", cannotRead, "installing, second try"},
 			err:    "install package nginx: apt-get: exit status 100: E: no such package\nread the package sources: apt-get: exit status 100: last words",
+		},
+		{
+			name: "a source of somebody else does not answer", query: []answer{quiet, quiet, quiet},
+			change: []answer{{begins: "install", output: "E: no such package\n", err: errExit}, {begins: "update", output: "last words\n", err: errExit}, {begins: "install"}},
+			notes:  []string{"installing", "reading the package sources, because the first try failed", cannotRead, "installing, second try"},
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -190,8 +196,16 @@ func TestCaseH6WaitsForTheLock(t *testing.T) {
 			t.Errorf("got %q", text(err))
 		}
 
+		w = newWorld(t, nil, nil) // and is waited for once
+		w.holder = times(100, "unattended-upgr (process 5)")
+		start = time.Now()
+		if err := w.packages().InstallFrom(t.Context(), "nginx", "trixie", func(string) {}); err == nil || time.Since(start) != time.Minute {
+			t.Errorf("%v after %s", err, time.Since(start))
+		}
+
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
+		w.holder = times(1000, "unattended-upgr (process 5)")
 		if err := w.packages().Uninstall(ctx, "nginx", func(string) {}); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("told to stop: %v", err)
 		}
@@ -298,6 +312,11 @@ func TestInstallFromAFileAndARelease(t *testing.T) {
 		t.Error(err)
 	}
 	w.done(t)
+	broken := newWorld(t, []answer{quiet, quiet}, []answer{{begins: "update", output: "E: somebody else's is not signed", err: errExit}, {begins: "install"}})
+	if err := broken.packages().InstallFrom(t.Context(), "demo", "trixie-backports", note); err != nil {
+		t.Error(err)
+	}
+	broken.done(t)
 	failing := newWorld(t, []answer{quiet}, []answer{{begins: "install", output: "E: no such file", err: errExit}})
 	if err := failing.packages().InstallFile(t.Context(), "demo", "/x.deb", note); err == nil || err.Error() != "install package demo: apt-get: exit status 100: E: no such file" {
 		t.Error(err)
