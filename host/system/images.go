@@ -13,20 +13,6 @@ import (
 // ErrInUse is matched when an image is not removed, because something is made of it.
 var ErrInUse = errors.New("something is made of it")
 
-// Delays between attempts to fetch an image that cannot be had: others have their
-// turn meanwhile, and a registry is left in peace.
-const (
-	refetchFirst = 15 * time.Second
-	refetchMost  = 10 * time.Minute
-)
-
-// attempt is the last one to fetch an image, which failed.
-type attempt struct {
-	err   error
-	delay time.Duration // since then until the next
-	next  time.Time
-}
-
 // stored is what `podman images` prints of an image.
 // https://docs.podman.io/en/latest/markdown/podman-images.1.html
 type stored struct {
@@ -99,7 +85,7 @@ func (p *Podman) PullImage(ctx context.Context, image string, note func(string))
 	if there { // since a moment ago, it may be
 		return wrap("make image "+image+" durable", p.cfg.Sync())
 	}
-	if err := p.rests(image); err != nil {
+	if err := p.attempts.rests(image, ""); err != nil {
 		return err
 	}
 	if err := p.cfg.Room(); err != nil {
@@ -107,35 +93,12 @@ func (p *Podman) PullImage(ctx context.Context, image string, note func(string))
 	}
 	err = p.pull(ctx, image, note)
 	if err == nil || ctx.Err() == nil { // what the host's end ends has not failed
-		p.came(image, err)
+		p.attempts.came(image, "", err)
 	}
 	if err == nil {
 		err = wrap("make image "+image+" durable", p.cfg.Sync())
 	}
 	return err
-}
-
-// rests says why an image is not tried yet.
-func (p *Podman) rests(image string) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	last := p.failed[image]
-	if left := time.Until(last.next); left > 0 {
-		return fmt.Errorf("%w; it is tried again in %s", last.err, left.Round(time.Second))
-	}
-	return nil
-}
-
-// came keeps how an attempt ended.
-func (p *Podman) came(image string, err error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if err == nil {
-		delete(p.failed, image)
-		return
-	}
-	delay := min(max(2*p.failed[image].delay, refetchFirst), refetchMost)
-	p.failed[image] = attempt{err, delay, time.Now().Add(delay/2 + time.Duration(p.cfg.Jitter()*float64(delay/2)))}
 }
 
 // pull fetches an image, which was not there.

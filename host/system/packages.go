@@ -35,12 +35,18 @@ type PackagesConfig struct {
 	Wait   time.Duration // how long to wait for the lock; 0 means 10 minutes
 	Poll   time.Duration // how often to look at it; 0 means a second
 
+	Sources func() string  // tells one state of apt's sources from every other: after a change of them what failed is tried at once; nil: they never change
+	Jitter  func() float64 // in [0,1), of the delays between attempts; nil means at random
+
 	Archives string // directory in which apt keeps what it fetched; empty means /var/cache/apt/archives
 }
 
 // Packages installs and removes Debian packages. One change runs at a time; the
 // package system's own lock sees to that.
-type Packages struct{ cfg PackagesConfig }
+type Packages struct {
+	cfg      PackagesConfig
+	attempts *attempts // by what is installed
+}
 
 // NewPackages makes a Packages; it runs nothing.
 func NewPackages(cfg PackagesConfig) *Packages {
@@ -53,7 +59,10 @@ func NewPackages(cfg PackagesConfig) *Packages {
 	if cfg.Archives == "" {
 		cfg.Archives = "/var/cache/apt/archives"
 	}
-	return &Packages{cfg: cfg}
+	if cfg.Sources == nil {
+		cfg.Sources = func() string { return "" }
+	}
+	return &Packages{cfg, newAttempts(cfg.Jitter)}
 }
 
 // Installed says what is known of each name; names that are not installed are
@@ -100,7 +109,7 @@ var apt = []string{"apt-get", "-q", "-y", "--no-remove",
 // Install installs a package, in exactly this version if one is given, which
 // may be an older one than is installed. It waits for the lock, repairs an
 // interrupted dpkg once, and reads the sources anew once; note is told what it
-// is at.
+// is at. After one that failed the next is not tried before a while, which grows.
 func (p *Packages) Install(ctx context.Context, name, version string, note func(string)) error {
 	argv := append(append([]string{}, apt...), "install", "--no-install-recommends")
 	what := name
@@ -110,19 +119,34 @@ func (p *Packages) Install(ctx context.Context, name, version string, note func(
 	}
 	argv = append(argv, what)
 
-	note("installing")
-	repaired, err := p.change(ctx, note, false, argv)
-	if err == nil || over(ctx, err) {
-		return wrap("install package "+what, err)
+	return p.try(ctx, what, "", func() error {
+		note("installing")
+		repaired, err := p.change(ctx, note, false, argv)
+		if err == nil || over(ctx, err) {
+			return err
+		}
+		note("reading the package sources, because the first try failed")
+		repaired, unread := p.update(ctx, note, repaired)
+		if over(ctx, unread) {
+			return errors.Join(err, unread)
+		}
+		note("installing, second try")
+		_, err = p.change(ctx, note, repaired, argv)
+		return because(err, unread)
+	})
+}
+
+// try installs something, by a file if it is of one, unless that failed a moment ago.
+func (p *Packages) try(ctx context.Context, what, file string, install func() error) error {
+	key, as := what+" "+file, p.cfg.Sources()
+	if err := p.attempts.rests(key, as); err != nil {
+		return err
 	}
-	note("reading the package sources, because the first try failed")
-	repaired, unread := p.update(ctx, note, repaired)
-	if over(ctx, unread) {
-		return wrap("install package "+what, errors.Join(err, unread))
+	err := wrap("install package "+what, install())
+	if !over(ctx, err) { // else it was not tried to the end
+		p.attempts.came(key, as, err)
 	}
-	note("installing, second try")
-	_, err = p.change(ctx, note, repaired, argv)
-	return wrap("install package "+what, because(err, unread))
+	return err
 }
 
 // update reads the package sources. That some of them cannot be read is noted: it may
@@ -153,24 +177,28 @@ func because(err, reason error) error {
 
 // InstallFile installs the package in a file, and what it depends on.
 func (p *Packages) InstallFile(ctx context.Context, name, file string, note func(string)) error {
-	note("installing")
 	argv := append(append([]string{}, apt...), "install", "--no-install-recommends", "--allow-downgrades", "--", file)
-	_, err := p.change(ctx, note, false, argv)
-	return wrap("install package "+name, err)
+	return p.try(ctx, name, file, func() error {
+		note("installing")
+		_, err := p.change(ctx, note, false, argv)
+		return err
+	})
 }
 
 // InstallFrom installs the newest version of a package that a source offers,
 // which is named by its archive or codename.
 func (p *Packages) InstallFrom(ctx context.Context, name, release string, note func(string)) error {
-	note("reading the package sources")
-	repaired, unread := p.update(ctx, note, false)
-	if over(ctx, unread) {
-		return wrap("install package "+name+" from "+release, unread)
-	}
-	note("installing")
 	argv := append(append([]string{}, apt...), "install", "--no-install-recommends", "-t", release, "--", name+"/"+release)
-	_, err := p.change(ctx, note, repaired, argv)
-	return wrap("install package "+name+" from "+release, because(err, unread))
+	return p.try(ctx, name+" from "+release, "", func() error {
+		note("reading the package sources")
+		repaired, unread := p.update(ctx, note, false)
+		if over(ctx, unread) {
+			return unread
+		}
+		note("installing")
+		_, err := p.change(ctx, note, repaired, argv)
+		return because(err, unread)
+	})
 }
 
 // Newest is the newest version of a package that a source offers, as of when

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -351,3 +352,53 @@ func TestInstallGoesOn(t *testing.T) {
 	}
 	w.done(t)
 }
+
+// TestCaseH7PackageThatFailsIsTriedEverMoreRarely: a mirror is left in peace, what
+// waits for the lock is not, and other sources are another matter.
+func TestCaseH7PackageThatFailsIsTriedEverMoreRarely(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sources, tries := "", 0
+		w := newWorld(t, nil, nil)
+		cfg := system.PackagesConfig{
+			Query: w.query, Holder: func() string { return "" }, Broken: func() bool { return false },
+			Change: runs(func(argv []string) error {
+				if slices.Contains(argv, "update") {
+					tries++
+				}
+				return errExit
+			}),
+			Sources: func() string { return sources }, Jitter: func() float64 { return 1 },
+		}
+		w.query.answers = slices.Repeat([]answer{quiet}, 1000)
+		p := system.NewPackages(cfg)
+		var tried []time.Duration
+		for began := time.Now(); time.Since(began) < 30*time.Minute; time.Sleep(5 * time.Second) {
+			before := tries
+			err := p.InstallFrom(t.Context(), "demo", "trixie", func(string) {})
+			if tries > before {
+				tried = append(tried, time.Since(began))
+			}
+			if err == nil || strings.Contains(err.Error(), "; it is tried again at 00:") == (tries > before) {
+				t.Fatal(err)
+			}
+		}
+		want := []time.Duration{0, 15 * time.Second, 45 * time.Second, 105 * time.Second, 225 * time.Second, 465 * time.Second, 945 * time.Second, 1545 * time.Second}
+		if diff := cmp.Diff(want, tried); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+		before := tries
+		sources = "another"
+		for range 2 {
+			_ = p.InstallFrom(t.Context(), "demo", "trixie", func(string) {})
+			_ = p.InstallFrom(t.Context(), "other", "trixie", func(string) {})
+		}
+		if tries != before+2 {
+			t.Errorf("tried %d times after the sources changed, and something else was wanted", tries-before)
+		}
+	})
+}
+
+// runs is a Runner that only fails, or not.
+type runs func(argv []string) error
+
+func (r runs) Run(_ context.Context, argv ...string) (string, error) { return "", r(argv) }

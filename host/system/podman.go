@@ -6,13 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -51,10 +49,8 @@ type PodmanConfig struct {
 // Podman knows the containers of this machine and fetches their images. It starts
 // and stops none: systemd does.
 type Podman struct {
-	cfg PodmanConfig
-
-	mu     sync.Mutex
-	failed map[string]attempt // by image
+	cfg      PodmanConfig
+	attempts *attempts // by image
 }
 
 // NewPodman makes a Podman; it runs nothing.
@@ -65,13 +61,10 @@ func NewPodman(cfg PodmanConfig) *Podman {
 	if cfg.Poll == 0 {
 		cfg.Poll = time.Second
 	}
-	if cfg.Jitter == nil {
-		cfg.Jitter = rand.Float64
-	}
 	if cfg.Room == nil {
 		cfg.Room = func() error { return nil }
 	}
-	return &Podman{cfg: cfg, failed: map[string]attempt{}}
+	return &Podman{cfg, newAttempts(cfg.Jitter)}
 }
 
 // able says why there can be no containers here. Errors match ErrNoContainers.

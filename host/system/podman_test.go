@@ -229,7 +229,7 @@ func TestCaseH7PullImageThatFailsIsTriedEverMoreRarely(t *testing.T) {
 		}
 		for time.Since(began) < time.Hour {
 			err, ran := pull(fails)
-			if err == nil || !strings.Contains(err.Error(), "manifest unknown") || !ran && !strings.Contains(err.Error(), "; it is tried again in ") {
+			if err == nil || !strings.Contains(err.Error(), "manifest unknown") || !ran && !strings.Contains(err.Error(), "; it is tried again at ") {
 				t.Fatal(err)
 			}
 			if ran {

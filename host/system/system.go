@@ -45,6 +45,7 @@ func New(cfg Config) *System {
 		Packages: NewPackages(PackagesConfig{
 			Query:  &remembering{runner: bounded{direct{}, asking}, state: func() string { return stateOf(packageFiles...) }},
 			Change: transient{cfg.Runtime, packagesUnit, changing}, Holder: lockHolder, Broken: dpkgInterrupted,
+			Sources: func() string { return stateOf("/etc/apt") },
 		}),
 		Services: &Services{},
 		Podman: NewPodman(PodmanConfig{
