@@ -13,7 +13,7 @@ import (
 	"mesh/specs/bench"
 )
 
-// conforms runs, on a machine, the suite that stands for systemd and podman where
+// conforms runs, on a machine, the suite that stands for systemd, apt and podman where
 // tests of the host take a fake for them: what the fake passes, the real one has to.
 func conforms(ctx context.Context, m *bench.Machine, test string, flags string) {
 	GinkgoHelper()
@@ -31,8 +31,8 @@ func conforms(ctx context.Context, m *bench.Machine, test string, flags string) 
 }
 
 var _ = Describe("What tests take a fake for", Label("apply", "conformance"), func() {
-	It("is as the fake: systemd, and commands in units of their own", func(ctx SpecContext) {
+	It("is as the fake: systemd, commands in units of their own, apt and dpkg", func(ctx SpecContext) {
 		_, one := raiseOne(ctx, "conformance")
-		conforms(ctx, one, "TestConformanceOfSystemd|TestTransientRun", "-systemd")
+		conforms(ctx, one, "TestConformanceOfSystemd|TestTransientRun|TestConformanceOfApt", "-systemd -apt")
 	}, SpecTimeout(5*time.Minute))
 })

@@ -3,6 +3,7 @@ package system_test
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io/fs"
 	"os"
@@ -17,6 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"mesh/host/system"
+	"mesh/host/system/systemtest"
 )
 
 // script is a Runner that answers each command from a list, and says what ran.
@@ -351,6 +353,50 @@ func TestInstallGoesOn(t *testing.T) {
 		t.Error(err)
 	}
 	w.done(t)
+}
+
+var onApt = flag.Bool("apt", false, "add a source to this machine's apt, and install and remove a package of it")
+
+// offer makes a source of packages, and a package in it in two versions.
+const offer = `set -e
+mkdir -p $DIR/pool $DIR/dists/conformance/main/binary-amd64
+for version in 1.0 2.0; do
+	mkdir -p $DIR/tree/DEBIAN
+	printf 'Package: mesh-conformance\nVersion: %s\nArchitecture: all\nMaintainer: nobody <nobody@world.test>\nDescription: a test\n' $version >$DIR/tree/DEBIAN/control
+	dpkg-deb --build $DIR/tree $DIR/pool/$version.deb >/dev/null
+	{
+		cat $DIR/tree/DEBIAN/control
+		echo "Filename: pool/$version.deb"
+		echo "Size: $(stat --format=%s $DIR/pool/$version.deb)"
+		echo "SHA256: $(sha256sum <$DIR/pool/$version.deb | cut -d' ' -f1)"
+		echo
+	} >>$DIR/dists/conformance/main/binary-amd64/Packages
+done
+cd $DIR/dists/conformance
+{
+	printf 'Suite: conformance\nCodename: conformance\nComponents: main\nArchitectures: amd64 all\nSHA256:\n'
+	echo " $(sha256sum <main/binary-amd64/Packages | cut -d' ' -f1) $(stat --format=%s main/binary-amd64/Packages) main/binary-amd64/Packages"
+} >Release
+echo "deb [trusted=yes] file:$DIR conformance main" >/etc/apt/sources.list.d/mesh-conformance.list
+`
+
+func TestConformanceOfApt(t *testing.T) {
+	if !*onApt {
+		t.Skip("it changes this machine's packages: run it with -apt, as root")
+	}
+	dir := "/srv/mesh-conformance"
+	t.Cleanup(func() {
+		if err := errors.Join(os.RemoveAll(dir), os.Remove("/etc/apt/sources.list.d/mesh-conformance.list")); err != nil {
+			t.Error(err)
+		}
+	})
+	cmd := exec.Command("sh", "-c", offer)
+	cmd.Env = append(os.Environ(), "DIR="+dir)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	systemtest.PackageConformance(t, system.New(system.Config{Runtime: t.TempDir()}).Packages,
+		systemtest.OfferedPackage{Name: "mesh-conformance", Release: "conformance", File: filepath.Join(dir, "pool/1.0.deb")})
 }
 
 // TestCaseH7PackageThatFailsIsTriedEverMoreRarely: a mirror is left in peace, what

@@ -44,3 +44,10 @@ func TestContainerConformanceOfTheFake(t *testing.T) {
 		m.AddContainer(name, system.Container{Unit: unit, Made: made, Image: "sha256:" + strings.Repeat("1", 64)})
 	})
 }
+
+func TestPackageConformanceOfTheFake(t *testing.T) {
+	m := systemtest.New()
+	m.OfferPackage("mesh-conformance", systemtest.Offer{Versions: []string{"1.0", "2.0"}})
+	m.Disk.Put("/srv/one.deb", systemtest.Thing{Type: system.TypeFile, Mode: 0o644, Content: "1.0"})
+	systemtest.PackageConformance(t, m, systemtest.OfferedPackage{Name: "mesh-conformance", Release: "conformance", File: "/srv/one.deb"})
+}
