@@ -2,6 +2,7 @@ package apply_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -407,5 +408,31 @@ func TestSlowService(t *testing.T) {
 	}
 	if v := viewOf(t, m); len(v.Debts)+len(v.Intents) > 0 || len(v.Owned) != 3 {
 		t.Errorf("%+v", v)
+	}
+}
+
+// TestCaseH1ReleasedIsNotRemoved: a file that was given up by hand stays, though the
+// record of that is damaged.
+func TestCaseH1ReleasedIsNotRemoved(t *testing.T) {
+	m := systemtest.New()
+	pass(t, m, applytest.Desired(1, applytest.File("a/one", "/etc/one", "1"), applytest.File("a/two", "/etc/two", "2")))
+	s, _, err := applytest.Open(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = apply.New(apply.Config{Machine: m, Store: s, Now: applytest.Clock}).Release([]string{"/etc/two"})
+	if err := errors.Join(err, s.Close()); err != nil {
+		t.Fatal(err)
+	}
+	left := applytest.File("a/one", "/etc/one", "1b")
+	pass(t, m, applytest.Desired(2, left))
+	journal := []byte(content(m, applytest.StatePath+"/journal"))
+	journal[strings.Index(string(journal), "released by hand")] ^= 1
+	damage(m, "journal", string(journal))
+	for generation := range uint64(2) {
+		pass(t, m, applytest.Desired(3+generation, left))
+		if got := content(m, "/etc/two"); got != "2" {
+			t.Fatalf("it is %s", got)
+		}
 	}
 }

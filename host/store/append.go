@@ -17,6 +17,9 @@ func (s *Store) Append(records ...Record) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.closed {
+		return errClosed // the lock may be somebody else's by now
+	}
 	frames, buffer, err := s.framesLocked(records)
 	if err != nil {
 		return err

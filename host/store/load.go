@@ -37,6 +37,12 @@ type file struct {
 // useless says that not one record of the file can be read.
 func (f *file) useless() bool { return !f.missing && len(f.frames) == 0 }
 
+// contradicts says whether a record of that kind, which is lost, may have said that
+// something recorded before it is not the host's any more. 0 is of any kind.
+func (f *file) contradicts(kind uint16) bool {
+	return f.name == journalName && (kind == kindForgotten || kind == 0)
+}
+
 func read(dir Directory, name string) (*file, error) {
 	f := &file{name: name}
 	var err error
@@ -125,12 +131,12 @@ func (l *loaded) replay(f *file, through uint64, now time.Time) {
 			continue
 		}
 		if err := l.state.apply(fr); err != nil {
-			l.lose(f, Loss{Time: now, What: fmt.Sprintf("a record cannot be understood and is left out: %v", err)})
+			l.lose(f, Loss{Time: now, Grave: f.contradicts(fr.kind), What: fmt.Sprintf("a record cannot be understood and is left out: %v", err)})
 		}
 	}
 	for _, s := range f.bad {
 		l.state.last = max(l.state.last, s.seq)
-		l.lose(f, Loss{Time: now, What: fmt.Sprintf("%s fails its checksum and is left out", s)})
+		l.lose(f, Loss{Time: now, Grave: f.contradicts(s.kind), What: fmt.Sprintf("%s fails its checksum and is left out", s)})
 	}
 }
 

@@ -200,9 +200,11 @@ func (s *state) lose(f frame) error {
 	return err
 }
 
-// Bounds on copies: the newest are kept.
+// Bounds on copies: the newest are kept, and of no file so many that there is no
+// room for those of others.
 const (
 	maxCopies     = 200
+	maxCopiesOfIt = 10        // of one file
 	maxCopiedSize = 128 << 20 // bytes of all of them
 )
 
@@ -211,13 +213,22 @@ func (s *state) copied(f frame) error {
 	if err != nil {
 		return err
 	}
-	s.copies = append(s.copies, h)
-	size, first := int64(0), len(s.copies)
-	for first > 0 && len(s.copies)-first < maxCopies && size+s.copies[first-1].record.Bytes <= maxCopiedSize {
-		first--
-		size += s.copies[first].record.Bytes
+	var kept []*held[Copied]
+	size, of := int64(0), map[Key]int{}
+	for _, c := range slices.Backward(append(s.copies, h)) {
+		again := c != h && c.record.Key == h.record.Key && c.record.Digest == h.record.Digest
+		if again || of[c.record.Key] == maxCopiesOfIt {
+			continue
+		}
+		if len(kept) == maxCopies || size+c.record.Bytes > maxCopiedSize {
+			break
+		}
+		of[c.record.Key]++
+		size += c.record.Bytes
+		kept = append(kept, c)
 	}
-	s.copies = slices.Clone(s.copies[first:])
+	slices.Reverse(kept)
+	s.copies = kept
 	return nil
 }
 

@@ -74,6 +74,7 @@ var (
 	ErrNewer  = errors.New("the store was written by a newer mesh-host that says this one cannot read it")
 	ErrFull   = errors.New("the store is at its size limit")
 	ErrOlder  = errors.New("the declaration is older than the one held")
+	errClosed = errors.New("the store is closed")
 )
 
 // Config is what a store needs.
@@ -123,6 +124,7 @@ type Store struct {
 	viewed       *View // of the state; nil: not made yet
 	lock         io.Closer
 	journal      Appender // nil after a failed write: the next one begins a new journal
+	closed       bool
 	journalSize  int64
 	snapshotSize int64
 }
@@ -285,13 +287,23 @@ func (s *Store) recall() ([]byte, error) {
 	return nil, fmt.Errorf("record %d, which was in it, cannot be read any more", h.seq)
 }
 
-// Close gives up the lock. Everything appended is durable already.
+// Close gives up the lock. Everything appended is durable already. Of an Append that
+// failed something may be in the journal, which the next reader would take for
+// recorded: a new one is begun.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.closed {
+		return nil
+	}
+	s.closed = true
+	var err error
+	if s.journal == nil {
+		err = s.compact()
+	}
 	if s.journal != nil {
 		_ = s.journal.Close()
 		s.journal = nil
 	}
-	return s.lock.Close()
+	return errors.Join(err, s.lock.Close())
 }
