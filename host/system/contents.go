@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"path"
+	"regexp"
 	"strings"
 	"sync"
 
@@ -70,7 +71,8 @@ func (c *Contents) ReadContent(digest string) ([]byte, error) {
 // KeepContent keeps data durably and returns its digest.
 func (c *Contents) KeepContent(data []byte) (string, error) {
 	digest := sha256Hex(data)
-	if c.HasContent(digest) { // since a moment ago, it may be, and its name not yet to last; that of the directory does
+	found, err := c.files.Look(c.ContentPath(digest))
+	if err == nil && found.Digest == digest { // since a moment ago, it may be, and its name not yet to last; that of the directory does
 		return digest, c.files.Settle(c.ContentPath(digest))
 	}
 	return digest, c.keep(digest, data)
@@ -145,7 +147,11 @@ func (c *Contents) DropContent(digest string) error {
 	return dir.Sync()
 }
 
-// PruneContents takes away every content that keep does not want, whole or not.
+// contentName is what a content is called: whole, as apt knows it, or in part.
+var contentName = regexp.MustCompile(`^[0-9a-f]{64}(\.deb|\.part)?$`)
+
+// PruneContents takes away every content that keep does not want, whole or not, and
+// nothing else.
 func (c *Contents) PruneContents(keep func(digest string) bool) error {
 	c.tidy.Lock()
 	defer c.tidy.Unlock()
@@ -161,15 +167,17 @@ func (c *Contents) PruneContents(keep func(digest string) bool) error {
 	if err != nil {
 		return err
 	}
+	var errs []error
 	for _, name := range names {
-		if !strings.HasPrefix(name, TemporaryPrefix) && keep(strings.TrimSuffix(name, partSuffix)) {
+		temporary := strings.HasPrefix(name, TemporaryPrefix)
+		if !temporary && (!contentName.MatchString(name) || keep(strings.TrimSuffix(name, partSuffix))) {
 			continue
 		}
-		if err := dir.Unlink(name); err != nil {
-			return err
+		if err := dir.Unlink(name); err != nil && !errors.Is(err, unix.EISDIR) {
+			errs = append(errs, err)
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // RoomFor says why n more bytes do not fit; nil when they do.

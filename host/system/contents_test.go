@@ -106,3 +106,45 @@ func TestTry(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestKeepContentThatWasDamaged: what is kept already is what it is called, or is kept
+// again.
+func TestKeepContentThatWasDamaged(t *testing.T) {
+	dir := filepath.Join(base(t), "content")
+	c := system.NewContents(system.NewFiles(&system.Linux{}, 1), dir)
+	const theirs = "what somebody wrote"
+	digest, err := c.KeepContent([]byte(theirs))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, digest), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.KeepContent([]byte(theirs)); err != nil {
+		t.Fatal(err)
+	}
+	if data, err := c.ReadContent(digest); err != nil || string(data) != theirs {
+		t.Errorf("%q, %v", data, err)
+	}
+}
+
+// TestPruneContentsLeavesWhatIsNone: only what is called like a content goes, and what
+// is in its way does not keep the rest.
+func TestPruneContentsLeavesWhatIsNone(t *testing.T) {
+	dir := filepath.Join(base(t), "content")
+	c := system.NewContents(system.NewFiles(&system.Linux{}, 1), dir)
+	digest, err := c.KeepContent([]byte("stale"))
+	if err == nil {
+		err = errors.Join(os.Mkdir(filepath.Join(dir, "aaa"), 0o700), os.Mkdir(filepath.Join(dir, strings.Repeat("0", 64)), 0o700),
+			os.WriteFile(filepath.Join(dir, "notes.txt"), []byte("x"), 0o600))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.PruneContents(func(string) bool { return false }); err != nil {
+		t.Error(err)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) != 3 || c.HasContent(digest) {
+		t.Errorf("%v, %v", left, err)
+	}
+}

@@ -44,7 +44,7 @@ func (r *remembering) Run(ctx context.Context, argv ...string) (string, error) {
 	}
 	output, err := r.runner.Run(ctx, argv...)
 	var exit *exec.ExitError
-	if state != "" && (err == nil || errors.As(err, &exit) && ctx.Err() == nil) {
+	if state != "" && (err == nil || errors.As(err, &exit) && exit.Exited() && ctx.Err() == nil) { // one that was killed has not answered
 		r.answered[command] = response{output, err}
 	}
 	return output, err
@@ -60,7 +60,10 @@ var packageFiles = []string{"/var/lib/dpkg/status", "/var/lib/dpkg/updates", "/v
 func stateOf(roots ...string) string {
 	var b strings.Builder
 	for _, root := range roots {
-		err := filepath.WalkDir(root, func(p string, _ fs.DirEntry, err error) error {
+		if real, err := filepath.EvalSymlinks(root); err == nil {
+			root = real
+		}
+		err := filepath.WalkDir(root, func(p string, entry fs.DirEntry, err error) error {
 			if errors.Is(err, fs.ErrNotExist) {
 				return nil // gone meanwhile, which its directory tells, or never there
 			}
@@ -70,6 +73,9 @@ func stateOf(roots ...string) string {
 			var st unix.Stat_t // of what a link leads to
 			if err := unix.Stat(p, &st); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return &os.PathError{Op: "stat", Path: p, Err: err}
+			}
+			if entry.Type() == fs.ModeSymlink && st.Mode&unix.S_IFMT == unix.S_IFDIR {
+				return fmt.Errorf("%s leads elsewhere, where nobody looks", p)
 			}
 			fmt.Fprintf(&b, "%s %d %d %d %d %d\n", p, st.Dev, st.Ino, st.Size, st.Mtim.Nano(), st.Ctim.Nano())
 			return nil

@@ -1,6 +1,8 @@
 package system_test
 
 import (
+	"context"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -101,5 +103,46 @@ func TestStateOf(t *testing.T) {
 		if state != system.StateOf(root, "/nowhere") {
 			t.Errorf("%s: it looks otherwise the second time", change.what)
 		}
+	}
+}
+
+// killed is a Runner whose first command is killed before it answers.
+type killed struct{ ran int }
+
+func (k *killed) Run(ctx context.Context, _ ...string) (string, error) {
+	if k.ran++; k.ran == 1 {
+		return "", exec.CommandContext(ctx, "sh", "-c", "kill -9 $$").Run()
+	}
+	return "answer", nil
+}
+
+// TestKilledIsNoAnswer: what the kernel ended for want of memory is asked again.
+func TestKilledIsNoAnswer(t *testing.T) {
+	k := &killed{}
+	r := system.Remembering(k, func() string { return "the same" })
+	for i := range 3 {
+		if out, err := r.Run(t.Context(), "dpkg-query"); (err == nil) != (i > 0) || k.ran != min(i+1, 2) {
+			t.Errorf("time %d: %q, %v; it ran %d times", i+1, out, err, k.ran)
+		}
+	}
+}
+
+// TestStateBehindALink: a directory that is a link is seen through where it is the
+// one that was named; behind another nobody looks, so nothing is known.
+func TestStateBehindALink(t *testing.T) {
+	dir := t.TempDir()
+	apt, lists := filepath.Join(dir, "apt"), filepath.Join(dir, "elsewhere")
+	if err := errors.Join(os.Mkdir(lists, 0o755), os.WriteFile(filepath.Join(lists, "a"), nil, 0o644), os.Symlink(lists, apt)); err != nil {
+		t.Fatal(err)
+	}
+	before := system.StateOf(apt)
+	if err := os.WriteFile(filepath.Join(lists, "b"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if after := system.StateOf(apt); before == "" || after == before {
+		t.Errorf("%q, %q", before, after)
+	}
+	if state := system.StateOf(dir); state != "" {
+		t.Errorf("behind a link in it: %q", state)
 	}
 }
