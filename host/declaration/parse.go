@@ -90,7 +90,7 @@ func withPositions(text []byte, t reflect.Type, err error) error {
 	for i := range refused.Problems {
 		p := &refused.Problems[i]
 		if offset, found := s.at[p.Path]; found {
-			p.Line, p.Column = position(text, offset)
+			p.Line, p.Column = s.lines.position(offset)
 		}
 	}
 	return refused

@@ -145,3 +145,28 @@ func TestParseBundle(t *testing.T) {
 		})
 	}
 }
+
+// TestManyProblems: a document that is wrong in every line is refused as quickly as it
+// is read, with the place of each, and in words that fit on a screen.
+func TestManyProblems(t *testing.T) {
+	const many = 20_000
+	var b strings.Builder
+	b.WriteString(`{"format":1,"resources":[` + "\n")
+	for i := range many {
+		fmt.Fprintf(&b, `{"id":"a%d","nope":1,"file":{"path":"/x/%d","content":""}},`+"\n", i, i)
+	}
+	b.WriteString(`{"id":"last","file":{"path":"/x/last","content":"","` + strings.Repeat("x", 1<<20) + `":1}}]}`)
+	_, err := declaration.ParseBundle([]byte(b.String()))
+	var refused *declaration.DocumentError
+	if !errors.As(err, &refused) || len(refused.Problems) != many+1 {
+		t.Fatalf("%T", err)
+	}
+	for i, p := range refused.Problems {
+		if p.Line != i+2 || i < many && p.Column != strings.Index(fmt.Sprintf(`{"id":"a%d","nope"`, i), `"nope"`)+1 {
+			t.Fatalf("problem %d: %+v", i, p)
+		}
+	}
+	if last := refused.Problems[many]; len(last.Path)+len(last.Message) > 1000 {
+		t.Errorf("%d bytes name the last", len(last.Path)+len(last.Message))
+	}
+}

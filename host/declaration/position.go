@@ -13,11 +13,28 @@ import (
 	"mesh/spelling"
 )
 
-// position turns a byte offset into a line and a column, both from 1.
-func position(text []byte, offset int64) (line, column int) {
-	offset = max(0, min(offset, int64(len(text))))
-	before := text[:offset]
-	return bytes.Count(before, []byte("\n")) + 1, len(before) - bytes.LastIndexByte(before, '\n')
+// lines turns byte offsets of a text into lines and columns. It is quickest where
+// they rise.
+type lines struct {
+	text   []byte
+	offset int64 // up to which it has counted
+	line   int   // there, from 0
+	begin  int64 // of that line
+}
+
+// position is both from 1.
+func (l *lines) position(offset int64) (line, column int) {
+	offset = max(0, min(offset, int64(len(l.text))))
+	if offset < l.offset {
+		*l = lines{text: l.text}
+	}
+	between := l.text[l.offset:offset]
+	l.line += bytes.Count(between, []byte("\n"))
+	if i := bytes.LastIndexByte(between, '\n'); i >= 0 {
+		l.begin = l.offset + int64(i) + 1
+	}
+	l.offset = offset
+	return l.line + 1, int(offset-l.begin) + 1
 }
 
 // locate says where in the document an error of the JSON library lies.
@@ -33,7 +50,7 @@ func (s *scanner) locate(err error) (line, column int, path string) {
 	case errors.As(err, &semantic):
 		offset, path = s.skip(semantic.ByteOffset), dotted(semantic.JSONPointer)
 	}
-	line, column = position(s.text, offset)
+	line, column = s.lines.position(offset)
 	return line, column, path
 }
 
@@ -99,8 +116,10 @@ func wanted(goKind string) string {
 
 // unknown describes a member nobody knows, with the nearest known name.
 func unknown(name string, known []string) string {
-	if best := spelling.Nearest(name, known); best != "" {
-		return fmt.Sprintf("unknown member %q; did you mean %q?", name, best)
+	if len(name) <= longName {
+		if best := spelling.Nearest(name, known); best != "" {
+			return fmt.Sprintf("unknown member %q; did you mean %q?", name, best)
+		}
 	}
-	return fmt.Sprintf("unknown member %q; known are %s", name, strings.Join(known, ", "))
+	return fmt.Sprintf("unknown member %s; known are %s", shown(name), strings.Join(known, ", "))
 }

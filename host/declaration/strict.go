@@ -114,6 +114,7 @@ var errEnough = errors.New("enough")
 // scanner walks the tokens of a document beside the Go type they are for.
 type scanner struct {
 	text     []byte
+	lines    lines
 	dec      *jsontext.Decoder
 	problems []Problem
 	shapes   map[reflect.Type]*shape
@@ -121,11 +122,11 @@ type scanner struct {
 }
 
 func newScanner(b []byte) *scanner {
-	return &scanner{text: b, dec: jsontext.NewDecoder(bytes.NewBuffer(b)), shapes: map[reflect.Type]*shape{}}
+	return &scanner{text: b, lines: lines{text: b}, dec: jsontext.NewDecoder(bytes.NewBuffer(b)), shapes: map[reflect.Type]*shape{}}
 }
 
 func (s *scanner) problem(offset int64, path, message string) {
-	line, column := position(s.text, offset)
+	line, column := s.lines.position(offset)
 	s.problems = append(s.problems, Problem{Path: path, Line: line, Column: column, Message: message})
 }
 
@@ -160,8 +161,15 @@ func (p *place) String() string {
 	case p.entry:
 		return fmt.Sprintf("%s[%d]", p.in.String(), p.index)
 	}
-	return join(p.in.String(), p.name)
+	name := p.name
+	if len(name) > longName {
+		name = strings.ToValidUTF8(name[:longName], "") + "..."
+	}
+	return join(p.in.String(), name)
 }
+
+// longName is longer than any member is called, in bytes: no more of one is said.
+const longName = 80
 
 // value scans one value meant for a field of type t. A value of another JSON
 // kind than t wants is left for json.Unmarshal to refuse.
