@@ -42,6 +42,7 @@ func (s *Store) Append(records ...Record) error {
 			return err // cannot be: it was written by this build a moment ago
 		}
 	}
+	s.state.release()
 	return nil
 }
 

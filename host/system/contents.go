@@ -18,6 +18,8 @@ import (
 // MaxContent is the most one content may have.
 const MaxContent = 64 << 20
 
+var errLarge = errors.New("it has more than any content")
+
 // spare is how much of a disk stays free when content is fetched.
 const spare = 64 << 20
 
@@ -58,6 +60,10 @@ func (c *Contents) HasContents(digests []string) []bool {
 // away, so that it is fetched again; the error matches ErrChanged.
 func (c *Contents) ReadContent(digest string) ([]byte, error) {
 	data, err := c.files.Read(c.ContentPath(digest))
+	if errors.Is(err, errLarge) || errors.Is(err, unix.EIO) {
+		err = fmt.Errorf("%w: %w, and is fetched again", err, ErrChanged)
+		return nil, errors.Join(err, c.DropContent(digest))
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -210,7 +216,7 @@ func (f *Files) Read(p string) ([]byte, error) {
 	defer file.Close()
 	data, err := io.ReadAll(io.LimitReader(file, MaxContent+1))
 	if err == nil && len(data) > MaxContent {
-		err = fmt.Errorf("read %s: it has more than %d bytes", p, MaxContent)
+		err = fmt.Errorf("read %s: %w, which are %d bytes", p, errLarge, MaxContent)
 	}
 	return data, err
 }

@@ -148,3 +148,20 @@ func TestPruneContentsLeavesWhatIsNone(t *testing.T) {
 		t.Errorf("%v, %v", left, err)
 	}
 }
+
+// TestContentThatGrew: what cannot be what it is called is dropped, so that it is
+// fetched again.
+func TestContentThatGrew(t *testing.T) {
+	dir := filepath.Join(base(t), "content")
+	c := system.NewContents(system.NewFiles(&system.Linux{}, 1), dir)
+	digest, err := c.KeepContent([]byte("x"))
+	if err == nil {
+		err = os.Truncate(filepath.Join(dir, digest), system.MaxContent+1)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.ReadContent(digest); !errors.Is(err, system.ErrChanged) || c.HasContent(digest) {
+		t.Errorf("%v; it is there: %t", err, c.HasContent(digest))
+	}
+}

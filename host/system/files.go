@@ -205,11 +205,7 @@ func Temporary(name string) string {
 
 // clear removes the temporary of name, if there is one.
 func clear(dir Dir, name string) error {
-	temp := Temporary(name)
-	err := dir.Unlink(temp)
-	if errors.Is(err, unix.EISDIR) {
-		err = dir.Rmdir(temp)
-	}
+	err := unlink(dir, Temporary(name))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
