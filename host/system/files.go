@@ -205,7 +205,11 @@ func Temporary(name string) string {
 
 // clear removes the temporary of name, if there is one.
 func clear(dir Dir, name string) error {
-	err := unlink(dir, Temporary(name))
+	temp := Temporary(name)
+	err := dir.Unlink(temp)
+	if errors.Is(err, unix.EISDIR) {
+		err = dir.Rmdir(temp)
+	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

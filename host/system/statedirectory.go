@@ -166,7 +166,11 @@ func (s *StateDirectory) Dissolve(known func(name string) bool) (left []string, 
 			left = append(left, path.Join(s.path, name))
 			continue
 		}
-		if err := unlink(dir, name); err != nil {
+		err := dir.Unlink(name)
+		if errors.Is(err, unix.EISDIR) { // of a directory that was about to be made
+			err = dir.Rmdir(name)
+		}
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -186,18 +190,13 @@ func sweep(dir Dir) error {
 		if !strings.HasPrefix(name, TemporaryPrefix) {
 			continue
 		}
-		if err := unlink(dir, name); err != nil {
+		err := dir.Unlink(name)
+		if errors.Is(err, unix.EISDIR) {
+			err = dir.Rmdir(name)
+		}
+		if err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// unlink removes a temporary, which may be of a directory that was about to be made.
-func unlink(dir Dir, name string) error {
-	err := dir.Unlink(name)
-	if errors.Is(err, unix.EISDIR) {
-		err = dir.Rmdir(name)
-	}
-	return err
 }
