@@ -35,7 +35,6 @@ var (
 	recordFiles   = regexp.MustCompile(`^(journal|snapshot)(\.damaged)?$|^lock$`)
 	identityFiles = regexp.MustCompile(`^(identity|lock)$`)
 	programFiles  = regexp.MustCompile(`^(good|state|lock)$`)
-	contentFiles  = regexp.MustCompile(`^[0-9a-f]{64}(\.deb|\.part)?$`)
 	runtimeFiles  = regexp.MustCompile(`^(link\.json|pass\.json|outcome\.json|packages\.log|agent\.lock|lock)$`)
 )
 
@@ -69,7 +68,7 @@ func (h *host) dissolve(s *system.System) error {
 	for _, d := range []struct {
 		path  string
 		known *regexp.Regexp
-	}{{h.content(), contentFiles}, {h.identity(s).path, identityFiles}, {filepath.Join(h.state, programBelow), programFiles}, {h.runtime, runtimeFiles}, {h.state, recordFiles}} {
+	}{{h.content(), system.ContentNames}, {h.identity(s).path, identityFiles}, {filepath.Join(h.state, programBelow), programFiles}, {h.runtime, runtimeFiles}, {h.state, recordFiles}} {
 		stays, err := s.StateDirectory(d.path).Dissolve(d.known.MatchString)
 		if err != nil {
 			return fmt.Errorf("purge: %w", err)

@@ -60,18 +60,14 @@ func (c *Contents) HasContents(digests []string) []bool {
 // away, so that it is fetched again; the error matches ErrChanged.
 func (c *Contents) ReadContent(digest string) ([]byte, error) {
 	data, err := c.files.Read(c.ContentPath(digest))
-	if errors.Is(err, errLarge) || errors.Is(err, unix.EIO) {
-		err = fmt.Errorf("%w: %w, and is fetched again", err, ErrChanged)
-		return nil, errors.Join(err, c.DropContent(digest))
-	}
-	if err != nil {
+	switch {
+	case err == nil && sha256Hex(data) == digest:
+		return data, nil
+	case err != nil && !errors.Is(err, errLarge) && !errors.Is(err, unix.EIO):
 		return nil, err
 	}
-	if is := sha256Hex(data); is != digest {
-		err := fmt.Errorf("read content %s: %w, and is fetched again", digest, ErrChanged)
-		return nil, errors.Join(err, c.DropContent(digest))
-	}
-	return data, nil
+	changed := fmt.Errorf("read content %s: %w, and is fetched again", digest, ErrChanged)
+	return nil, errors.Join(err, changed, c.DropContent(digest))
 }
 
 // KeepContent keeps data durably and returns its digest.
@@ -153,8 +149,9 @@ func (c *Contents) DropContent(digest string) error {
 	return dir.Sync()
 }
 
-// contentName is what a content is called: whole, as apt knows it, or in part.
-var contentName = regexp.MustCompile(`^[0-9a-f]{64}(\.deb|\.part)?$`)
+// ContentNames is what files in the directory of contents are called: a content that
+// is whole, as apt knows it, or in part.
+var ContentNames = regexp.MustCompile(`^[0-9a-f]{64}(\.deb|\.part)?$`)
 
 // PruneContents takes away every content that keep does not want, whole or not, and
 // nothing else.
@@ -176,7 +173,7 @@ func (c *Contents) PruneContents(keep func(digest string) bool) error {
 	var errs []error
 	for _, name := range names {
 		temporary := strings.HasPrefix(name, TemporaryPrefix)
-		if !temporary && (!contentName.MatchString(name) || keep(strings.TrimSuffix(name, partSuffix))) {
+		if !temporary && (!ContentNames.MatchString(name) || keep(strings.TrimSuffix(name, partSuffix))) {
 			continue
 		}
 		if err := dir.Unlink(name); err != nil && !errors.Is(err, unix.EISDIR) {

@@ -107,16 +107,23 @@ func TestTry(t *testing.T) {
 	}
 }
 
-// TestKeepContentThatWasDamaged: what is kept already is what it is called, or is kept
-// again.
-func TestKeepContentThatWasDamaged(t *testing.T) {
-	dir := filepath.Join(base(t), "content")
-	c := system.NewContents(system.NewFiles(&system.Linux{}, 1), dir)
-	const theirs = "what somebody wrote"
-	digest, err := c.KeepContent([]byte(theirs))
+// keeping keeps one content in a directory of its own.
+func keeping(t *testing.T, data string) (c *system.Contents, dir, digest string) {
+	t.Helper()
+	dir = filepath.Join(base(t), "content")
+	c = system.NewContents(system.NewFiles(&system.Linux{}, 1), dir)
+	digest, err := c.KeepContent([]byte(data))
 	if err != nil {
 		t.Fatal(err)
 	}
+	return c, dir, digest
+}
+
+// TestKeepContentThatWasDamaged: what is kept already is what it is called, or is kept
+// again.
+func TestKeepContentThatWasDamaged(t *testing.T) {
+	const theirs = "what somebody wrote"
+	c, dir, digest := keeping(t, theirs)
 	if err := os.WriteFile(filepath.Join(dir, digest), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -131,14 +138,9 @@ func TestKeepContentThatWasDamaged(t *testing.T) {
 // TestPruneContentsLeavesWhatIsNone: only what is called like a content goes, and what
 // is in its way does not keep the rest.
 func TestPruneContentsLeavesWhatIsNone(t *testing.T) {
-	dir := filepath.Join(base(t), "content")
-	c := system.NewContents(system.NewFiles(&system.Linux{}, 1), dir)
-	digest, err := c.KeepContent([]byte("stale"))
-	if err == nil {
-		err = errors.Join(os.Mkdir(filepath.Join(dir, "aaa"), 0o700), os.Mkdir(filepath.Join(dir, strings.Repeat("0", 64)), 0o700),
-			os.WriteFile(filepath.Join(dir, "notes.txt"), []byte("x"), 0o600))
-	}
-	if err != nil {
+	c, dir, digest := keeping(t, "stale")
+	if err := errors.Join(os.Mkdir(filepath.Join(dir, "aaa"), 0o700), os.Mkdir(filepath.Join(dir, strings.Repeat("0", 64)), 0o700),
+		os.WriteFile(filepath.Join(dir, "notes.txt"), []byte("x"), 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	if err := c.PruneContents(func(string) bool { return false }); err != nil {
@@ -152,13 +154,8 @@ func TestPruneContentsLeavesWhatIsNone(t *testing.T) {
 // TestContentThatGrew: what cannot be what it is called is dropped, so that it is
 // fetched again.
 func TestContentThatGrew(t *testing.T) {
-	dir := filepath.Join(base(t), "content")
-	c := system.NewContents(system.NewFiles(&system.Linux{}, 1), dir)
-	digest, err := c.KeepContent([]byte("x"))
-	if err == nil {
-		err = os.Truncate(filepath.Join(dir, digest), system.MaxContent+1)
-	}
-	if err != nil {
+	c, dir, digest := keeping(t, "x")
+	if err := os.Truncate(filepath.Join(dir, digest), system.MaxContent+1); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := c.ReadContent(digest); !errors.Is(err, system.ErrChanged) || c.HasContent(digest) {

@@ -157,20 +157,19 @@ func (s *StateDirectory) Dissolve(known func(name string) bool) (left []string, 
 		return nil, err
 	}
 	defer dir.Close()
+	if err := sweep(dir); err != nil {
+		return nil, err
+	}
 	names, err := dir.Names()
 	if err != nil {
 		return nil, err
 	}
 	for _, name := range names {
-		if !known(name) && !strings.HasPrefix(name, TemporaryPrefix) {
+		if !known(name) {
 			left = append(left, path.Join(s.path, name))
 			continue
 		}
-		err := dir.Unlink(name)
-		if errors.Is(err, unix.EISDIR) { // of a directory that was about to be made
-			err = dir.Rmdir(name)
-		}
-		if err != nil {
+		if err := dir.Unlink(name); err != nil {
 			return nil, err
 		}
 	}
