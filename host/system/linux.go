@@ -85,7 +85,7 @@ func (d *linuxDir) openat(name string, flags int) (int, error) {
 	fd, err := retry(func() (int, error) {
 		return unix.Openat(d.fd, name, flags|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
 	})
-	return fd, pathError("open", d.at(name), err)
+	return fd, d.denied("open", name, err)
 }
 
 func (d *linuxDir) Stat(name string) (Stat, error) {
@@ -163,11 +163,9 @@ func (d *linuxDir) regular(name string, flags int) (File, error) {
 }
 
 func (d *linuxDir) Create(name string) (File, error) {
-	fd, err := retry(func() (int, error) {
-		return unix.Openat(d.fd, name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
-	})
+	fd, err := d.openat(name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL)
 	if err != nil {
-		return nil, d.denied("make", name, err)
+		return nil, err
 	}
 	return &linuxFile{fd, d.at(name)}, nil
 }
