@@ -207,9 +207,14 @@ func (c *checker) once(path, place, where, id string) {
 }
 
 // shown quotes a value that was refused, shortened to a line.
-func shown(value string) string {
-	if len(value) > 80 {
-		value = strings.ToValidUTF8(value[:77], "") + "..."
+func shown(value string) string { return fmt.Sprintf("%q", short(value)) }
+
+// longest is how much of a value is said, in bytes.
+const longest = 80
+
+func short(value string) string {
+	if len(value) > longest {
+		value = strings.ToValidUTF8(value[:longest-3], "") + "..."
 	}
-	return fmt.Sprintf("%q", value)
+	return value
 }

@@ -116,7 +116,7 @@ func wanted(goKind string) string {
 
 // unknown describes a member nobody knows, with the nearest known name.
 func unknown(name string, known []string) string {
-	if len(name) <= longName {
+	if len(name) <= longest { // as every one that is known
 		if best := spelling.Nearest(name, known); best != "" {
 			return fmt.Sprintf("unknown member %q; did you mean %q?", name, best)
 		}

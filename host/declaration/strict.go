@@ -161,15 +161,8 @@ func (p *place) String() string {
 	case p.entry:
 		return fmt.Sprintf("%s[%d]", p.in.String(), p.index)
 	}
-	name := p.name
-	if len(name) > longName {
-		name = strings.ToValidUTF8(name[:longName], "") + "..."
-	}
-	return join(p.in.String(), name)
+	return join(p.in.String(), short(p.name))
 }
-
-// longName is longer than any member is called, in bytes: no more of one is said.
-const longName = 80
 
 // value scans one value meant for a field of type t. A value of another JSON
 // kind than t wants is left for json.Unmarshal to refuse.
