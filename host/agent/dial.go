@@ -26,13 +26,13 @@ func dialNetwork(ctx context.Context, network, address string) (net.Conn, error)
 	return (&net.Dialer{KeepAlive: link.KeepaliveInterval}).DialContext(ctx, network, address)
 }
 
-// Bounds on one address, on a call, on one that may carry much over a slow link, and
-// on the silence after which HTTP/2 asks, during calls, too, whether the plane is
-// there.
+// Bounds on one address, on a call, which may carry much over a slow link, on that of
+// an enrolment, for which somebody waits, and on the silence after which HTTP/2 asks,
+// during calls, too, whether the plane is there.
 const (
 	dialTimeout  = 5 * time.Second
-	callTimeout  = 60 * time.Second
-	carryTimeout = 10 * time.Minute
+	callTimeout  = 10 * time.Minute
+	enrolTimeout = 60 * time.Second
 	pingAfter    = 15 * time.Second
 )
 
@@ -58,11 +58,7 @@ func newClient[Req, Res any](c *conn, procedure string) *connect.Client[Req, Res
 
 // call makes one unary call.
 func call[Req, Res any](ctx context.Context, c *conn, procedure string, request *Req) (*Res, error) {
-	limit := carryTimeout
-	if procedure == link.ProcedureEnrol {
-		limit = callTimeout
-	}
-	ctx, cancel := context.WithTimeout(ctx, limit)
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	response, err := newClient[Req, Res](c, procedure).CallUnary(ctx, connect.NewRequest(request))
 	if err != nil {

@@ -168,6 +168,8 @@ func (e Enrolment) ask(ctx context.Context, token identity.Token, key identity.N
 	if err := writeIdentity(e.Identity, held); err != nil {
 		return Membership{}, fmt.Errorf("enrol: %v", err)
 	}
+	ctx, cancel := context.WithTimeout(ctx, enrolTimeout)
+	defer cancel()
 	response, err := call[link.EnrolRequest, link.EnrolResponse](ctx, c, link.ProcedureEnrol, &link.EnrolRequest{
 		Protocol:  link.Protocol,
 		TokenID:   token.IDText(),

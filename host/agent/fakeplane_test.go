@@ -211,11 +211,19 @@ func (p *fakePlane) enrol(ctx context.Context, r *connect.Request[link.EnrolRequ
 	}), nil
 }
 
-func (p *fakePlane) blob(ctx context.Context, r *connect.Request[link.BlobRequest]) (*connect.Response[link.BlobResponse], error) {
+// takes passes the time that an answer takes.
+func takes(ctx context.Context, d time.Duration) error {
 	select {
-	case <-time.After(p.slow):
+	case <-time.After(d):
+		return nil
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		return ctx.Err()
+	}
+}
+
+func (p *fakePlane) blob(ctx context.Context, r *connect.Request[link.BlobRequest]) (*connect.Response[link.BlobResponse], error) {
+	if err := takes(ctx, p.slow); err != nil {
+		return nil, err
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -263,10 +271,8 @@ func (p *fakePlane) watch(ctx context.Context, r *connect.Request[link.WatchRequ
 }
 
 func (p *fakePlane) fetch(ctx context.Context, r *connect.Request[link.FetchRequest]) (*connect.Response[link.FetchResponse], error) {
-	select {
-	case <-time.After(p.slower):
-	case <-ctx.Done():
-		return nil, ctx.Err()
+	if err := takes(ctx, p.slower); err != nil {
+		return nil, err
 	}
 	_, key := caller(ctx)
 	p.mu.Lock()
