@@ -151,9 +151,10 @@ func (p *Podman) RemoveContainer(ctx context.Context, name string) error {
 
 // podmanFiles are what podman lists containers and images from, with its own
 // configuration and the driver of Debian, below its storage: each change makes new
-// ones, and looking makes none. Its own database comes last in a change; it is of one
-// of two kinds. A container that goes by itself when it stops, as those of units do,
-// is in the second of the storage's, and its place there is taken last, too.
+// ones, and looking makes none. The first two are its own database, of one kind or the
+// other, which comes last in a change. A container that goes by itself when it stops,
+// as those of units do, is in volatile-containers.json, and every other is in
+// containers.json.
 var podmanFiles = []string{
 	"db.sql", "libpod/bolt_state.db",
 	"overlay-containers/containers.json", "overlay-containers/volatile-containers.json",

@@ -67,8 +67,8 @@ func with(ctx context.Context, most time.Duration, do func(context.Context, *dbu
 		defer conn.Close()
 		err = do(ctx, conn)
 	}
-	if err != nil && ctx.Err() != nil {
-		return context.Cause(ctx)
+	if cause := context.Cause(ctx); err != nil && cause != nil && !errors.Is(err, cause) {
+		return cause
 	}
 	return err
 }
